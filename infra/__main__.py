@@ -38,7 +38,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0 if arguments else 2
     name = arguments[0]
     if name not in COMMANDS:
-        print(f"python -m infra: {name!r} is no command.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}.", file=sys.stderr)
+        print(
+            f"python -m infra: {name!r} is no command.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}.",
+            file=sys.stderr,
+        )
         return 2
     try:
         command = importlib.import_module(f"infra.cli.{name}")

@@ -44,7 +44,21 @@ def parse_quantity(value: str | int | float) -> Fraction:
 
 def _quantity_remedy(text: str) -> str:
     compact = text.replace(" ", "")
-    for wrong, right in (("GiB", "Gi"), ("MiB", "Mi"), ("TiB", "Ti"), ("KiB", "Ki"), ("GB", "G"), ("MB", "M"), ("TB", "T"), ("kB", "k"), ("KB", "Ki"), ("gi", "Gi"), ("mi", "Mi"), ("K", "Ki"), ("g", "G")):
+    for wrong, right in (
+        ("GiB", "Gi"),
+        ("MiB", "Mi"),
+        ("TiB", "Ti"),
+        ("KiB", "Ki"),
+        ("GB", "G"),
+        ("MB", "M"),
+        ("TB", "T"),
+        ("kB", "k"),
+        ("KB", "Ki"),
+        ("gi", "Gi"),
+        ("mi", "Mi"),
+        ("K", "Ki"),
+        ("g", "G"),
+    ):
         if compact.endswith(wrong) and _QUANTITY.match(compact.removesuffix(wrong) + right):
             return f"write {compact.removesuffix(wrong) + right}"
     if _QUANTITY.match(compact):

@@ -1,0 +1,81 @@
+"""`numawise:cluster`: the whole document that describes one cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from infra.config.base import DnsLabel, Wire
+from infra.config.models import Model
+from infra.config.pools import NodePool
+
+KubernetesVersion = Literal["1.33", "1.34", "1.35", "1.36", "1.37"]
+Sharing = Literal["managed", "existing"]
+
+
+class StackOutput(Wire):
+    """A kubeconfig that another stack exports."""
+
+    stack: str
+    output: str = "kubeconfig"
+
+
+class Connection(Wire):
+    """How the cluster is reached. The environment variable KUBECONFIG is never read."""
+
+    kubeconfig: str | StackOutput
+    context: str | None = None
+
+
+class Namespace(Wire):
+    """The namespace of the models; only with `create` is it a resource of ours."""
+
+    name: DnsLabel
+    create: bool = False
+    pod_security: Literal["restricted", "baseline", "privileged"] = "restricted"
+
+
+class SharedComponents(Wire):
+    """Components that a cluster has once: `managed` by one stack, `existing` for the others."""
+
+    node_feature_discovery: Sharing = "existing"
+
+
+class Monitoring(Wire):
+    enabled: bool = False
+
+
+def _namespace(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+class StackConfig(Wire):
+    connection: Connection | None = None
+    adopt: tuple[str, ...] = Field(default=(), strict=False)
+    kubernetes_version: KubernetesVersion = "1.37"
+    namespace: Annotated[
+        Namespace,
+        BeforeValidator(_namespace),
+        Field(json_schema_extra={"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Namespace"}]}),
+    ]
+    system_namespace: DnsLabel = "numawise-system"
+    shared_components: SharedComponents = SharedComponents()
+    node_pools: tuple[NodePool, ...] = Field(min_length=1, strict=False)
+    models: tuple[Model, ...] = Field(default=(), strict=False)
+    monitoring: Monitoring = Monitoring()
+
+    @field_validator("kubernetes_version", mode="before")
+    @classmethod
+    def _version_as_text(cls, value: Any) -> Any:
+        if isinstance(value, float):
+            raise ValueError(f'{value} is a number to YAML; write it in quotes: "{value}"')
+        return value
+
+    @field_validator("adopt")
+    @classmethod
+    def _adopted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            if len(entry.split("/")) not in (2, 3):
+                raise ValueError(f"{entry!r} names no object; write Kind/namespace/name, for example ConfigMap/inference/vllm")
+        return value

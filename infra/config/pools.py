@@ -1,0 +1,102 @@
+"""`nodePools`: the GPU nodes of one kind, their kubelet configuration, rollout, device plugin and co-tenants."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from infra.config.base import CpuList, CpuQuantity, DnsLabel, DnsSubdomain, MemoryQuantity, NonNegativeInt, PositiveInt, Wire
+
+Platform = Literal["existing", "kubeadm", "eks", "gke", "aks", "karpenter", "cluster-api", "openshift", "rke2", "k3s", "talos"]
+
+
+class Taint(Wire):
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class InlineNumaNode(Wire):
+    """One NUMA node of an inline topology; `memory` is a lower bound of what the kernel reports there."""
+
+    cpus: CpuList
+    memory: MemoryQuantity
+    gpus: tuple[NonNegativeInt, ...] = Field(default=(), strict=False)
+    nics: tuple[str, ...] = Field(default=(), strict=False)
+    distances: tuple[NonNegativeInt, ...] = Field(default=(), strict=False)
+    hugepages: dict[str, NonNegativeInt] = {}
+    socket: NonNegativeInt | None = None
+
+
+class InlineTopology(Wire):
+    """A node shape given in the stack file instead of by its catalog name."""
+
+    sku: str
+    threads_per_core: PositiveInt = 2
+    numa_nodes: tuple[InlineNumaNode, ...] = Field(min_length=1, strict=False)
+
+
+class Drain(Wire):
+    force: bool = False
+    delete_empty_dir_data: bool = False
+
+
+class Rollout(Wire):
+    max_unavailable: PositiveInt = 1
+    canary: bool = True
+    allow_downtime: bool = False
+    revert: bool = False
+    generation: PositiveInt = 1
+    drain: Drain = Drain()
+
+
+class DevicePlugin(Wire):
+    mode: Literal["managed", "operator", "existing"] = "managed"
+    pass_device_specs: bool = True
+
+
+class CoTenant(Wire):
+    """Other pods that are known to run on every node of the pool."""
+
+    name: DnsLabel
+    per_node: PositiveInt = 1
+    cpu: CpuQuantity
+    memory: MemoryQuantity
+    qos_class: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+
+
+class NodePool(Wire):
+    name: DnsLabel
+    platform: Platform = "existing"
+    node_shape: str | None = None
+    topology: InlineTopology | None = None
+    node_names: tuple[DnsSubdomain, ...] = Field(default=(), strict=False)
+    node_selector: dict[str, str] = {}
+    nodes: PositiveInt | None = None
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = Field(default=(), strict=False)
+    kubelet: dict[str, Any] = {}
+    rollout: Rollout = Rollout()
+    device_plugin: DevicePlugin = DevicePlugin()
+    co_tenants: tuple[CoTenant, ...] = Field(default=(), strict=False)
+
+    @model_validator(mode="after")
+    def _one_source_of_each_fact(self) -> NodePool:
+        if (self.node_shape is None) == (self.topology is None):
+            raise ValueError("give the hardware once: nodeShape (a catalog entry) or topology (the same facts inline)")
+        if not self.node_names and self.nodes is None:
+            raise ValueError("give nodeNames, or nodes with the count of machines")
+        if self.node_names and self.nodes is not None and self.nodes != len(self.node_names):
+            raise ValueError(
+                f"nodes is {self.nodes}, but nodeNames has {len(self.node_names)} names; make them equal or leave nodes out"
+            )
+        doubles = sorted({name for name in self.node_names if self.node_names.count(name) > 1})
+        if doubles:
+            raise ValueError(f"nodeNames names {', '.join(doubles)} twice; a node is one machine")
+        return self
+
+    @property
+    def names_of_nodes(self) -> tuple[str, ...]:
+        """The nodes by name; where only a count is given, the names that a plan uses (h100-0, h100-1)."""
+        return self.node_names or tuple(f"{self.name}-{index}" for index in range(self.nodes or 0))
