@@ -1,0 +1,1 @@
+"""What the cluster holds (read only), and whether it contradicts the plan."""
