@@ -27,7 +27,7 @@ _WANTED = {
 STACKS_FOLDER = Path("stacks")
 
 
-class _UniqueKeyLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class _UniqueKeyLoader(yaml.CSafeLoader):
     """Refuses a key that stands twice: plain YAML would keep the last one silently."""
 
 
@@ -211,7 +211,10 @@ def _real_location(location: Sequence[str | int], document: Any) -> tuple[list[s
         if isinstance(model, type) and issubclass(model, BaseModel):
             owner = model
         model = _annotation_below(model, part)
-        value = value[part] if isinstance(value, list) else value.get(part) if isinstance(value, Mapping) else None
+        if isinstance(value, list) and isinstance(part, int):
+            value = value[part]
+        else:
+            value = value.get(part) if isinstance(value, Mapping) else None
     return real or list(location), owner
 
 

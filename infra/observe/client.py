@@ -54,7 +54,7 @@ class Client:
         self._authenticate(credentials, folder)
 
     def _authenticate(self, user: Mapping[str, Any], folder: Path) -> None:
-        token = user.get("token") or user.get("tokenFile") and _file(user["tokenFile"], folder).read_text().strip()
+        token = user.get("token") or (user.get("tokenFile") and _file(user["tokenFile"], folder).read_text().strip())
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         elif user.get("username"):
@@ -124,7 +124,7 @@ class Client:
 
 def _read_kubeconfig(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     except FileNotFoundError:
         raise MissingError.one(
             "NoKubeconfig",
