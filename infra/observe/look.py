@@ -1,0 +1,161 @@
+"""Looks at a cluster once, read only, and returns a ClusterObservation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from infra.observe.client import ApiError, Client
+from infra.observe.model import ClusterObservation, ObjectKey, ObservedNode, ObservedPlugin, ObservedPod
+from infra.plan.model import ClusterPlan
+from infra.units import format_millicpu, parse_millicpu
+
+# Kinds that a plan renders: the API's path of each. Others are looked up by the server's own discovery.
+_PATHS = {
+    "Namespace": ("/api/v1", "namespaces"),
+    "Node": ("/api/v1", "nodes"),
+    "ConfigMap": ("/api/v1", "configmaps"),
+    "Secret": ("/api/v1", "secrets"),
+    "Service": ("/api/v1", "services"),
+    "ServiceAccount": ("/api/v1", "serviceaccounts"),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
+    "Deployment": ("/apis/apps/v1", "deployments"),
+    "DaemonSet": ("/apis/apps/v1", "daemonsets"),
+    "Job": ("/apis/batch/v1", "jobs"),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
+    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+    "ClusterRole": ("/apis/rbac.authorization.k8s.io/v1", "clusterroles"),
+    "ClusterRoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings"),
+    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
+    "RuntimeClass": ("/apis/node.k8s.io/v1", "runtimeclasses"),
+}
+# Part of the image names of the device plugins of both vendors, their operators' and the clouds' copies included.
+_PLUGIN_IMAGES = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "amdgpu-device-plugin")
+_AT_A_TIME = 16
+
+
+def path_of_object(key: ObjectKey) -> str:
+    """The API path of an object of a kind that a plan renders; KeyError for other kinds."""
+    root, plural = _PATHS[key.kind]
+    middle = f"/namespaces/{key.namespace}" if key.namespace else ""
+    return f"{root}{middle}/{plural}/{key.name}"
+
+
+def keys_of(manifests: Iterable[Mapping[str, Any]]) -> tuple[ObjectKey, ...]:
+    """The identities of rendered objects."""
+    return tuple(
+        ObjectKey(kind=m["kind"], namespace=m["metadata"].get("namespace", ""), name=m["metadata"]["name"]) for m in manifests
+    )
+
+
+def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> ClusterObservation:
+    """Lists nodes, pods, claims and the objects that the plan would create; MissingError where the cluster is unreachable."""
+    version = client.get("/version").get("gitVersion", "")
+    raw_nodes = list(client.list("/api/v1/nodes"))
+    planned = {name for pool in plan.node_pools for name in pool.nodes}
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        nodes = tuple(pool.map(lambda raw: _node(client, raw, raw["metadata"]["name"] in planned), raw_nodes))
+        found = dict(zip(wanted := tuple(wanted), pool.map(lambda key: _labels(client, key), wanted), strict=True))
+    names = {plan.namespace, plan.system_namespace, *(model.namespace for model in plan.models)}
+    namespaces = {
+        name: labels
+        for name in sorted(names)
+        if (labels := _labels(client, ObjectKey(kind="Namespace", namespace="", name=name))) is not None
+    }
+    pods = tuple(pod for raw in client.list("/api/v1/pods") if (pod := _pod(raw, planned)) is not None)
+    return ClusterObservation(
+        server_version=version,
+        nodes=nodes,
+        pods=pods,
+        objects={key: labels for key, labels in found.items() if labels is not None},
+        namespaces=namespaces,
+        claims=_claims(client, {(m.namespace, m.storage.existing_claim) for m in plan.models}),
+        device_plugins=tuple(_plugins(client)),
+    )
+
+
+def _labels(client: Client, key: ObjectKey) -> Mapping[str, str] | None:
+    if key.kind not in _PATHS:
+        return None
+    found = client.find(path_of_object(key))
+    return None if found is None else found["metadata"].get("labels") or {}
+
+
+def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode:
+    status = raw.get("status") or {}
+    ready = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), {})
+    kubelet, why = (
+        _configz(client, raw["metadata"]["name"]) if planned and ready.get("status") == "True" else (None, "the node is not Ready")
+    )
+    return ObservedNode(
+        name=raw["metadata"]["name"],
+        labels=raw["metadata"].get("labels") or {},
+        ready=ready.get("status") == "True",
+        ready_message=ready.get("message", "the kubelet has not reported"),
+        unschedulable=bool((raw.get("spec") or {}).get("unschedulable")),
+        kubelet_version=(status.get("nodeInfo") or {}).get("kubeletVersion", ""),
+        capacity=status.get("capacity") or {},
+        allocatable=status.get("allocatable") or {},
+        kubelet=kubelet,
+        kubelet_unreadable=why,
+    )
+
+
+def _configz(client: Client, node: str) -> tuple[Mapping[str, Any] | None, str]:
+    try:
+        return client.get(f"/api/v1/nodes/{node}/proxy/configz")["kubeletconfig"], ""
+    except (ApiError, KeyError, TypeError) as error:
+        return None, str(error)
+
+
+def _pod(raw: Mapping[str, Any], planned: set[str]) -> ObservedPod | None:
+    spec, status = raw["spec"], raw.get("status") or {}
+    if spec.get("nodeName") not in planned or status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    owner = next(iter(raw["metadata"].get("ownerReferences") or ()), {})
+    return ObservedPod(
+        namespace=raw["metadata"]["namespace"],
+        name=raw["metadata"]["name"],
+        node=spec["nodeName"],
+        labels=raw["metadata"].get("labels") or {},
+        qos_class=status.get("qosClass", ""),
+        owner_kind=owner.get("kind", ""),
+        requests=_summed_requests(spec),
+    )
+
+
+def _summed_requests(spec: Mapping[str, Any]) -> dict[str, str]:
+    totals: dict[str, int] = {}
+    for container in spec.get("containers") or ():
+        for resource, quantity in ((container.get("resources") or {}).get("requests") or {}).items():
+            totals[resource] = totals.get(resource, 0) + parse_millicpu(quantity)
+    return {resource: format_millicpu(total) for resource, total in totals.items()}
+
+
+def _claims(client: Client, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+    claims: dict[tuple[str, str], tuple[str, ...]] = {}
+    for namespace, name in sorted(wanted):
+        found = client.find(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}")
+        if found is not None:
+            claims[namespace, name] = tuple(
+                (found.get("status") or {}).get("accessModes") or found["spec"].get("accessModes") or ()
+            )
+    return claims
+
+
+def _plugins(client: Client) -> Iterable[ObservedPlugin]:
+    for raw in client.list("/apis/apps/v1/daemonsets"):
+        spec = raw["spec"]["template"]["spec"]
+        for container in spec.get("containers") or ():
+            if any(part in container.get("image", "") for part in _PLUGIN_IMAGES):
+                metadata = raw["metadata"]
+                yield ObservedPlugin(
+                    key=ObjectKey(kind="DaemonSet", namespace=metadata["namespace"], name=metadata["name"]),
+                    image=container["image"],
+                    labels=metadata.get("labels") or {},
+                    node_selector=spec.get("nodeSelector") or {},
+                )
+                break

@@ -1,0 +1,74 @@
+"""What was seen in the cluster in one look: frozen, so that check() is a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectKey:
+    """An object's identity; `namespace` is empty for cluster-scoped kinds."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.namespace}/{self.name}" if self.namespace else f"{self.kind}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedNode:
+    name: str
+    labels: Mapping[str, str]
+    ready: bool
+    ready_message: str
+    unschedulable: bool
+    kubelet_version: str
+    capacity: Mapping[str, str]
+    allocatable: Mapping[str, str]
+    kubelet: Mapping[str, Any] | None  # configz; None where it could not be read
+    kubelet_unreadable: str = ""  # why
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedPod:
+    """A pod that is bound to a node and has not ended."""
+
+    namespace: str
+    name: str
+    node: str
+    labels: Mapping[str, str]
+    qos_class: str
+    owner_kind: str
+    requests: Mapping[str, str]  # devices and CPUs summed over the containers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedPlugin:
+    """A DaemonSet that looks like a device plugin, by its image."""
+
+    key: ObjectKey
+    image: str
+    labels: Mapping[str, str]
+    node_selector: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterObservation:
+    server_version: str  # v1.37.2
+    nodes: tuple[ObservedNode, ...]  # all nodes of the cluster
+    pods: tuple[ObservedPod, ...]  # pods on the planned nodes
+    objects: Mapping[ObjectKey, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # those of the plan's objects that exist: their labels
+    namespaces: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # labels of the namespaces that the plan names and that exist
+    claims: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # (namespace, claim) -> access modes
+    device_plugins: tuple[ObservedPlugin, ...] = ()
+
+    def node(self, name: str) -> ObservedNode | None:
+        return next((node for node in self.nodes if node.name == name), None)
