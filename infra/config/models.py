@@ -77,8 +77,8 @@ class Model(Wire):
     sidecars: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
     startup: Startup = Startup()
     progress_deadline_seconds: PositiveInt | None = None
-    engine_args: dict[str, Any] = {}
-    env: dict[str, str] = {}
+    engine_args: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_source_of_facts(self) -> Model:

@@ -25,7 +25,7 @@ class InlineNumaNode(Wire):
     gpus: tuple[NonNegativeInt, ...] = Field(default=(), strict=False)
     nics: tuple[str, ...] = Field(default=(), strict=False)
     distances: tuple[NonNegativeInt, ...] = Field(default=(), strict=False)
-    hugepages: dict[str, NonNegativeInt] = {}
+    hugepages: dict[str, NonNegativeInt] = Field(default_factory=dict)
     socket: NonNegativeInt | None = None
 
 
@@ -72,11 +72,11 @@ class NodePool(Wire):
     node_shape: str | None = None
     topology: InlineTopology | None = None
     node_names: tuple[DnsSubdomain, ...] = Field(default=(), strict=False)
-    node_selector: dict[str, str] = {}
+    node_selector: dict[str, str] = Field(default_factory=dict)
     nodes: PositiveInt | None = None
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = Field(default=(), strict=False)
-    kubelet: dict[str, Any] = {}
+    kubelet: dict[str, Any] = Field(default_factory=dict)
     rollout: Rollout = Rollout()
     device_plugin: DevicePlugin = DevicePlugin()
     co_tenants: tuple[CoTenant, ...] = Field(default=(), strict=False)
