@@ -54,11 +54,7 @@ class StackConfig(Wire):
     connection: Connection | None = None
     adopt: tuple[str, ...] = Field(default=(), strict=False)
     kubernetes_version: KubernetesVersion = "1.37"
-    namespace: Annotated[
-        Namespace,
-        BeforeValidator(_namespace),
-        Field(json_schema_extra={"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Namespace"}]}),
-    ]
+    namespace: Annotated[Namespace, BeforeValidator(_namespace)]
     system_namespace: DnsLabel = "numawise-system"
     shared_components: SharedComponents = SharedComponents()
     node_pools: tuple[NodePool, ...] = Field(min_length=1, strict=False)

@@ -1,0 +1,32 @@
+"""Decide a stack: parallelism, memory, kubelet configuration and placement, each with its reason. Needs no cluster.
+
+examples:
+  python -m infra plan -s local
+  python -m infra plan -s prod --format json | jq '.models[].slots'
+  python -m infra plan --config cluster.yaml --format markdown > comment.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from infra.cli.source import add_source_arguments, read_source
+from infra.plan.cluster import plan_stack
+from infra.plan.explain import plan_as_json, plan_as_markdown, plan_as_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_source_arguments(parser)
+    parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    stack, config = read_source(args)
+    plan = plan_stack(config, stack=stack)
+    if args.format == "json":
+        print(json.dumps(plan_as_json(plan), indent=2))
+    else:
+        sys.stdout.write(plan_as_markdown(plan) if args.format == "markdown" else plan_as_text(plan))
+    return 0

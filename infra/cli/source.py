@@ -1,0 +1,24 @@
+"""The options by which a command is told which cluster document to read: -s STACK or --config FILE."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from infra.config.cluster import StackConfig
+from infra.config.load import load_stack_file, stack_file
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds -s/--stack and --config, of which one is needed."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("-s", "--stack", metavar="STACK", help="read stacks/Pulumi.STACK.yaml")
+    source.add_argument("--config", metavar="FILE", type=Path, help="read any stack file, or a bare cluster document")
+
+
+def read_source(args: argparse.Namespace) -> tuple[str, StackConfig]:
+    """The stack's name and its validated document; ConfigError with all problems."""
+    if args.stack:
+        return args.stack.rsplit("/", 1)[-1], load_stack_file(stack_file(args.stack))
+    name = args.config.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
+    return name or "stack", load_stack_file(args.config)
