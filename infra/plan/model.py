@@ -26,6 +26,7 @@ class NumaNodePlan:
     allocatable_memory_bytes: int
     gpus: tuple[int, ...]
     nics: tuple[str, ...] = ()
+    cores: tuple[tuple[int, ...], ...] = ()  # physical cores: the logical CPUs of each
 
 
 @dataclass(frozen=True, kw_only=True)
