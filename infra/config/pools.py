@@ -54,6 +54,7 @@ class Rollout(Wire):
 class DevicePlugin(Wire):
     mode: Literal["managed", "operator", "existing"] = "managed"
     pass_device_specs: bool = True
+    device_groups: tuple[NonNegativeInt, ...] = Field(default=(), strict=False)  # AMD: groups of /dev/kfd and /dev/dri (numbers)
 
 
 class CoTenant(Wire):

@@ -42,6 +42,7 @@ class DevicePluginPlan:
     mode: Literal["managed", "operator", "existing"]
     pass_device_specs: bool
     image: str  # with tag or digest, from the catalog
+    device_groups: tuple[int, ...] = ()  # AMD: numeric groups of /dev/kfd and /dev/dri on the hosts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,127 @@
+"""The NVIDIA and AMD device plugins of a pool, as typed manifests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from infra.plan.model import ClusterPlan, PoolPlan
+from infra.render import names
+from infra.render.labels import CHECKSUM, labels, selector
+from infra.render.manifest import Manifest, checksum, config_map, metadata, service_account, tolerations
+from infra.render.nodes import node_selector
+
+# Burstable on purpose: a Guaranteed pod would be pinned by the memory manager and take room of a planned slot.
+_RESOURCES = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_SOCKETS = "/var/lib/kubelet/device-plugins"
+
+
+def device_plugin(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
+    """ServiceAccount, ConfigMap (NVIDIA) and DaemonSet; nothing where an operator or the platform brings the plugin."""
+    if pool.device_plugin.mode != "managed":
+        return ()
+    return _nvidia(plan, pool) if pool.vendor == "nvidia" else _amd(plan, pool)
+
+
+def nvidia_configuration(pool: PoolPlan) -> str:
+    """The plugin's configuration file, version v1 (api/config/v1 of NVIDIA/k8s-device-plugin).
+
+    It has no topology switch: the plugin always reports the NUMA node that sysfs gives. Keys that are not its own it drops silently.
+    """
+    document = {
+        "version": "v1",
+        "flags": {
+            "migStrategy": "none",
+            "failOnInitError": True,
+            "plugin": {
+                "passDeviceSpecs": pool.device_plugin.pass_device_specs,
+                "deviceListStrategy": ["envvar"],
+                "deviceIDStrategy": "uuid",
+            },
+        },
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _nvidia(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
+    name, files = names.device_plugin(pool), {"default": nvidia_configuration(pool)}
+    all_labels = _labels(plan, pool)
+    specs = pool.device_plugin.pass_device_specs
+    container = {
+        "name": "device-plugin",
+        "image": pool.device_plugin.image,
+        "command": ["nvidia-device-plugin"],
+        "env": [
+            {"name": "CONFIG_FILE", "value": "/config/config.yaml"},
+            {"name": "PASS_DEVICE_SPECS", "value": "true" if specs else "false"},
+        ],
+        # Device specs name device files of the host, which only a privileged container sees.
+        "securityContext": {"privileged": True}
+        if specs
+        else {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "device-plugins", "mountPath": _SOCKETS}, {"name": "config", "mountPath": "/config", "readOnly": True}],
+    }
+    config_volume = {"name": "config", "configMap": {"name": name, "items": [{"key": "default", "path": "config.yaml"}]}}
+    return (
+        service_account(name, plan.system_namespace, all_labels),
+        config_map(name, plan.system_namespace, all_labels, files),
+        _daemon_set(plan, pool, container, [config_volume], annotations={CHECKSUM: checksum(files)}),
+    )
+
+
+def _amd(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
+    container = {
+        "name": "device-plugin",
+        "image": pool.device_plugin.image,
+        # The image has a command and no entry point: arguments alone would replace it.
+        "command": ["/root/k8s-device-plugin"],
+        # pulse 0: the plugin's own health check opens /dev/kfd and would need a privileged container.
+        "args": ["-logtostderr=true", "-pulse=0", "-resource_naming_strategy=single"],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [{"name": "device-plugins", "mountPath": _SOCKETS}, {"name": "sys", "mountPath": "/sys", "readOnly": True}],
+    }
+    return (
+        service_account(names.device_plugin(pool), plan.system_namespace, _labels(plan, pool)),
+        _daemon_set(plan, pool, container, [{"name": "sys", "hostPath": {"path": "/sys", "type": "Directory"}}], annotations={}),
+    )
+
+
+def _labels(plan: ClusterPlan, pool: PoolPlan) -> dict[str, str]:
+    return labels(stack=plan.stack, name=f"{pool.vendor}-device-plugin", instance=pool.name, component="device-plugin")
+
+
+def _daemon_set(
+    plan: ClusterPlan,
+    pool: PoolPlan,
+    container: dict[str, Any],
+    volumes: list[dict[str, Any]],
+    *,
+    annotations: dict[str, str],
+) -> Manifest:
+    name, all_labels = names.device_plugin(pool), _labels(plan, pool)
+    pod_metadata: dict[str, Any] = {"labels": dict(all_labels)}
+    if annotations:
+        pod_metadata["annotations"] = annotations
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": metadata(name, all_labels, namespace=plan.system_namespace),
+        "spec": {
+            "selector": {"matchLabels": selector(f"{pool.vendor}-device-plugin", pool.name)},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            "template": {
+                "metadata": pod_metadata,
+                "spec": {
+                    "serviceAccountName": name,
+                    "automountServiceAccountToken": False,
+                    "enableServiceLinks": False,
+                    "priorityClassName": "system-node-critical",
+                    "nodeSelector": node_selector(pool),
+                    "tolerations": tolerations([pool]),
+                    "containers": [{**container, "resources": {key: dict(value) for key, value in _RESOURCES.items()}}],
+                    "volumes": [{"name": "device-plugins", "hostPath": {"path": _SOCKETS, "type": "Directory"}}, *volumes],
+                },
+            },
+        },
+    }

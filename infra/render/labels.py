@@ -1,0 +1,40 @@
+"""The only maker of labels and annotation keys."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+STACK = "numawise.dev/stack"
+POOL = "numawise.dev/pool"
+KUBELET_CONFIG = "numawise.dev/kubelet-config"
+CHECKSUM = "numawise.dev/checksum"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def label_value(text: str) -> str:
+    """Any text as a label value: itself where Kubernetes allows it, else its allowed part and a hash."""
+    if re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", text):
+        return text
+    allowed = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")[:50].rstrip("._-")
+    return f"{allowed or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def owner(stack: str) -> dict[str, str]:
+    """By these an object says that it is this stack's; check() refuses objects of the same name without them."""
+    return {"app.kubernetes.io/managed-by": "numawise", STACK: label_value(stack)}
+
+
+def selector(name: str, instance: str) -> dict[str, str]:
+    """Selects an application's pods. A Deployment's selector cannot change later: nothing may be added here."""
+    return {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": label_value(instance)}
+
+
+def labels(*, stack: str, name: str, instance: str, component: str) -> dict[str, str]:
+    """All labels of an object and of the pods of its template."""
+    return {
+        **selector(name, instance),
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/part-of": "numawise",
+        **owner(stack),
+    }

@@ -1,0 +1,41 @@
+"""The only maker of object names. Names are plain strings: no object takes another's name as a Pulumi output."""
+
+from __future__ import annotations
+
+from infra.plan.model import ModelPlan, PoolPlan
+
+# Several stacks may share a cluster: what is cluster-scoped carries the stack, what a pool or model owns carries its name.
+GATE_MOUNT = "/etc/numawise"
+HTTP_PORT = 8000
+
+
+def device_plugin(pool: PoolPlan) -> str:
+    """DaemonSet, ConfigMap and ServiceAccount of the pool's device plugin."""
+    return f"{pool.vendor}-device-plugin-{pool.name}"
+
+
+def workload(model: ModelPlan) -> str:
+    """Deployment, ServiceAccount, PodDisruptionBudget and NetworkPolicy of a model."""
+    return model.name
+
+
+def service(model: ModelPlan) -> str:
+    """A Service's name has to begin with a letter, a model's need not."""
+    if model.name[0].isalpha():
+        return model.name
+    return f"vllm-{model.name}"[:63].rstrip("-")
+
+
+def gate(model: ModelPlan) -> str:
+    """The ConfigMap with the gate and its part of the plan."""
+    return f"{model.name}-gate"
+
+
+def credentials(model: ModelPlan) -> str:
+    """The Secret with the API key and the hub token of a model."""
+    return f"{model.name}-credentials"
+
+
+def kubelet_drop_in(pool: PoolPlan) -> str:
+    """The kubelet reads only files that end in .conf, in the order of their names; ours comes late."""
+    return f"90-numawise-{pool.name}.conf"

@@ -1,0 +1,68 @@
+"""Labels of existing nodes, and the kubelet drop-in of each pool."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from infra.plan.model import ClusterPlan, PoolPlan
+from infra.render.labels import KUBELET_CONFIG, POOL
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLabels:
+    """Labels that we add to a node that is not ours: a patch, never an object to be applied or deleted."""
+
+    node: str
+    pool: str
+    labels: dict[str, str]
+
+
+def pool_labels(pool: PoolPlan) -> dict[str, str]:
+    """The labels of every node of the pool. Model pods select the second, so that they wait for a node with their own plan's kubelet."""
+    return {**pool.labels, POOL: pool.name, KUBELET_CONFIG: pool.kubelet_config_hash}
+
+
+def node_labels(pool: PoolPlan) -> tuple[NodeLabels, ...]:
+    """One for each named node; none where a pool is planned by count alone."""
+    if not pool.node_names_given:
+        return ()
+    return tuple(NodeLabels(node=node, pool=pool.name, labels=pool_labels(pool)) for node in pool.nodes)
+
+
+def node_selector(pool: PoolPlan) -> dict[str, str]:
+    """Selects the pool's nodes: by our own label where we set it."""
+    if pool.node_names_given:
+        return {**pool.node_selector, POOL: pool.name}
+    return dict(pool.node_selector) or {POOL: pool.name}
+
+
+def label_commands(plan: ClusterPlan) -> str:
+    """What to run by hand where the objects are applied without Pulumi."""
+    lines = ["# Node labels are patches of nodes that are not ours. Applying the rendered objects by hand, run these first:"]
+    for pool in plan.node_pools:
+        for patch in node_labels(pool):
+            pairs = " ".join(shlex.quote(f"{key}={value}") for key, value in sorted(patch.labels.items()))
+            lines.append(f"kubectl label node {patch.node} --overwrite {pairs}")
+    return "\n".join(lines) + "\n"
+
+
+def kubelet_drop_in(pool: PoolPlan) -> str:
+    """The pool's KubeletConfiguration drop-in. Every list stands in full: a drop-in's list replaces the base file's."""
+    document: dict[str, Any] = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        **pool.kubelet,
+    }
+    return yaml.safe_dump(_plain(document), sort_keys=True, default_flow_style=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
