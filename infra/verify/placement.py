@@ -1,0 +1,215 @@
+"""Compares what the kubelets gave to each pod with the planned slots. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infra.plan.model import ModelPlan, PoolPlan, Slot
+from infra.units import format_cpu_list
+from infra.verify.finding import Finding
+from infra.verify.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryManagerState
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeState:
+    """The kubelet's state files of one node, parsed; None where a file is missing."""
+
+    node: str
+    cpus: CpuManagerState | None
+    memory: MemoryManagerState | None
+    devices: DeviceCheckpoint | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningPod:
+    """One pod of a model, as the API server and its node's state files show it."""
+
+    name: str
+    uid: str
+    node: str
+    qos_class: str
+    ready: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedPod:
+    """What one pod holds, and the planned slot that it fills (None: none)."""
+
+    pod: str
+    model: str
+    node: str
+    numa_nodes: tuple[int, ...]
+    gpus: tuple[str, ...]  # device ids as the plugin names them
+    gpus_per_numa_node: Mapping[int, int]
+    cpus: tuple[int, ...]
+    memory_numa: tuple[int, ...]
+    qos_class: str
+    slot: int | None
+    ok: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "pod": self.pod,
+            "model": self.model,
+            "node": self.node,
+            "numaNodes": list(self.numa_nodes),
+            "gpus": list(self.gpus),
+            "gpusPerNumaNode": {str(numa): count for numa, count in sorted(self.gpus_per_numa_node.items())},
+            "cpus": format_cpu_list(self.cpus),
+            "memoryNuma": list(self.memory_numa),
+            "qosClass": self.qos_class,
+            "slot": self.slot,
+            "ok": self.ok,
+        }
+
+
+def place(
+    pool: PoolPlan, model: ModelPlan, pods: Sequence[RunningPod], states: Mapping[str, NodeState]
+) -> tuple[tuple[PlacedPod, ...], tuple[Finding, ...]]:
+    """Each pod with its slot, and a finding for each pod that fills none, or fills one wrongly.
+
+    Slots of a node are taken one by one: two pods never fill the same one. GPU sets are compared by their count on each NUMA node, since equal
+    slots may be exchanged.
+    """
+    placed: list[PlacedPod] = []
+    findings: list[Finding] = []
+    free: dict[str, list[tuple[int, Slot]]] = {}
+    for pod in sorted(pods, key=lambda p: (p.node, p.name)):
+        slots = free.setdefault(pod.node, list(enumerate(_slots_of_node(model, pod.node))))
+        held = _held(pool, model, pod, states.get(pod.node))
+        match = next(((index, slot) for index, slot in slots if _fills(pool, held, slot)), None)
+        wrong = _faults(pool, model, held)
+        if match is not None:
+            slots.remove(match)
+        elif not wrong:
+            wrong.append(_no_slot(pool, model, held, [slot for _, slot in slots]))
+        placed.append(_with_slot(held, match[0] if match else None, ok=match is not None and not wrong))
+        findings += wrong
+    return tuple(placed), tuple(findings)
+
+
+def _slots_of_node(model: ModelPlan, node: str) -> tuple[Slot, ...]:
+    named = [group for group in model.slots if node in group.node_names]
+    # Groups without names: the nodes are interchangeable, and any group's slots may be the node's.
+    return named[0].slots if named else tuple(slot for group in model.slots if not group.node_names for slot in group.slots)
+
+
+def _held(pool: PoolPlan, model: ModelPlan, pod: RunningPod, state: NodeState | None) -> PlacedPod:
+    cpus: tuple[int, ...] = ()
+    by_numa: dict[int, tuple[str, ...]] = {}
+    memory: tuple[int, ...] = ()
+    if state is not None:
+        if state.cpus is not None:
+            cpus = state.cpus.assignments.get(pod.uid, {}).get(model.name, ())
+        if state.devices is not None:
+            by_numa = dict(state.devices.allocations.get(pod.uid, {}).get(model.name, {}).get(pool.resource_name, {}))
+        if state.memory is not None:
+            blocks = state.memory.assignments.get(pod.uid, {}).get(model.name, ())
+            memory = tuple(sorted({numa for block in blocks for numa in block.numa_nodes}))
+    cpu_nodes = {node.id for node in pool.numa_nodes if set(node.cpus) & set(cpus)}
+    gpu_nodes = {numa for numa, ids in by_numa.items() if ids}
+    return PlacedPod(
+        pod=pod.name,
+        model=model.name,
+        node=pod.node,
+        numa_nodes=tuple(sorted(cpu_nodes | gpu_nodes | set(memory))),
+        gpus=tuple(sorted(device for ids in by_numa.values() for device in ids)),
+        gpus_per_numa_node={numa: len(ids) for numa, ids in sorted(by_numa.items()) if ids},
+        cpus=cpus,
+        memory_numa=memory,
+        qos_class=pod.qos_class,
+        slot=None,
+        ok=False,
+    )
+
+
+def _with_slot(held: PlacedPod, slot: int | None, *, ok: bool) -> PlacedPod:
+    return PlacedPod(**{**held.__dict__, "slot": slot, "ok": ok})
+
+
+def _fills(pool: PoolPlan, held: PlacedPod, slot: Slot) -> bool:
+    home = {gpu: node.id for node in pool.numa_nodes for gpu in node.gpus}
+    planned = Counter(home[gpu] for gpu in slot.gpus)
+    return (
+        dict(held.gpus_per_numa_node) == dict(planned)
+        and len(held.cpus) == slot.cpu_count
+        and set(held.numa_nodes) <= set(slot.numa_nodes)
+        and (not slot.memory_numa or held.memory_numa == slot.memory_numa)
+    )
+
+
+def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Finding]:
+    """What no slot would excuse: reserved CPUs, half cores, another QoS class."""
+    path = f"pods.{held.pod}"
+    found: list[Finding] = []
+    recreate = f"Recreate it: kubectl -n {model.namespace} delete pod {held.pod}"
+    if held.qos_class != model.qos_class:
+        found.append(
+            Finding(
+                code="QosClassDiffers",
+                path=path,
+                severity="error",
+                message=f"{held.pod} is {held.qos_class}, planned {model.qos_class}.",
+                remedy=f"Look for containers that something added: kubectl -n {model.namespace} get pod {held.pod} -o yaml",
+            )
+        )
+    reserved = set(held.cpus) & {cpu for node in pool.numa_nodes for cpu in node.reserved_cpus}
+    if reserved:
+        found.append(
+            Finding(
+                code="ReservedCpusUsed",
+                path=path,
+                severity="error",
+                message=f"{held.pod} holds the reserved CPUs {format_cpu_list(reserved)}.",
+                remedy=recreate,
+            )
+        )
+    halves = half_cores(pool, held.cpus)
+    if halves and pool.threads_per_core > 1 and _whole_cores_planned(pool):
+        found.append(
+            Finding(
+                code="HalfCores",
+                path=path,
+                severity="error",
+                message=f"{held.pod} holds CPUs {format_cpu_list(halves)} without their siblings on the same core.",
+                remedy=recreate,
+            )
+        )
+    return found
+
+
+def _whole_cores_planned(pool: PoolPlan) -> bool:
+    return str((pool.kubelet.get("cpuManagerPolicyOptions") or {}).get("full-pcpus-only", "")).lower() == "true"
+
+
+def half_cores(pool: PoolPlan, cpus: Sequence[int]) -> tuple[int, ...]:
+    """CPUs whose sibling on the same core is not among `cpus`."""
+    mine = set(cpus)
+    return tuple(
+        cpu for node in pool.numa_nodes for core in node.cores for cpu in core if cpu in mine and not mine.issuperset(core)
+    )
+
+
+def _no_slot(pool: PoolPlan, model: ModelPlan, held: PlacedPod, free: Sequence[Slot]) -> Finding:
+    has = (
+        f"{sum(held.gpus_per_numa_node.values())} GPUs on NUMA {_counts(held.gpus_per_numa_node)}, {len(held.cpus)} "
+        f"exclusive CPUs "
+        f"on NUMA {format_cpu_list(n.id for n in pool.numa_nodes if set(n.cpus) & set(held.cpus)) or '-'}"
+    )
+    wanted = " or ".join(
+        f"NUMA {format_cpu_list(slot.numa_nodes)} with {len(slot.gpus)} GPUs, {slot.cpu_count} CPUs" for slot in free
+    )
+    return Finding(
+        code="NoSlot",
+        path=f"pods.{held.pod}",
+        severity="error",
+        message=f"{held.pod} on {held.node} holds {has}; free slots there: {wanted or 'none'}.",
+        remedy=f"Check the node's kubelet configuration, then recreate the pod: kubectl -n {model.namespace} delete pod {held.pod}",
+    )
+
+
+def _counts(per_node: Mapping[int, int]) -> str:
+    return ", ".join(f"{numa}: {count}" for numa, count in sorted(per_node.items())) or "-"
