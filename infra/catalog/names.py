@@ -1,0 +1,164 @@
+"""Finds an accelerator, a node shape or a model by the names that people and machines use for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from infra.catalog.load import accelerators, models, shapes
+from infra.catalog.types import Accelerator, Model, NodeShape
+from infra.errors import ConfigError, Problem, did_you_mean
+
+_NOISE = frozenset({"nvidia", "amd", "instinct", "gpu", "tesla", "oam", "radeon", "accelerator", "card"})
+
+
+def find_accelerator(name: str, path: str = "sku") -> Accelerator:
+    """The accelerator called so: catalog id, driver name, node label value, PCI id, or a common name that fits one only.
+
+    ConfigError lists the candidates of an ambiguous name, or the nearest names of an unknown one.
+    """
+    found = _accelerator(name)
+    if isinstance(found, Accelerator):
+        return found
+    if found:
+        candidates = ", ".join(f"{item.id} ({item.driver_name})" for item in found)
+        raise _error(path, "AmbiguousAccelerator", f"{name!r} may be any of {candidates}; write one of these ids.")
+    near = did_you_mean(name, _accelerator_names())
+    raise _error(
+        path,
+        "UnknownAccelerator",
+        f"no accelerator is called {name!r}.{near} Known: {', '.join(accelerators())}.",
+    )
+
+
+@lru_cache(maxsize=1024)
+def _accelerator(name: str) -> Accelerator | tuple[Accelerator, ...]:
+    wanted = _plain(name)
+    known = tuple(accelerators().values())
+    for names_of in (_ids, _driver_names, _labels, _aliases, _pci_ids):
+        exact = [item for item in known if wanted in map(_plain, names_of(item))]
+        if len(exact) == 1:
+            return exact[0]
+        if exact:
+            return tuple(exact)
+    tokens = _tokens(name)
+    if not tokens:
+        return ()
+    for names_of in (_driver_names, _all_names):
+        fitting = [item for item in known if any(_covers(_tokens(candidate), tokens) for candidate in names_of(item))]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            return tuple(fitting)
+    return ()
+
+
+def _ids(item: Accelerator) -> tuple[str, ...]:
+    return (item.id,)
+
+
+def _driver_names(item: Accelerator) -> tuple[str, ...]:
+    return (item.driver_name,)
+
+
+def _labels(item: Accelerator) -> tuple[str, ...]:
+    return item.label_values
+
+
+def _aliases(item: Accelerator) -> tuple[str, ...]:
+    return item.aliases
+
+
+def _pci_ids(item: Accelerator) -> tuple[str, ...]:
+    return item.pci_ids
+
+
+def _all_names(item: Accelerator) -> tuple[str, ...]:
+    return (item.id, item.driver_name, *item.aliases, *item.label_values)
+
+
+def _accelerator_names() -> list[str]:
+    return [name for item in accelerators().values() for name in (item.id, item.driver_name, *item.aliases)]
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().split())
+
+
+def _tokens(name: str) -> frozenset[str]:
+    text = re.sub(r"(\d)\s+(gb|gib)\b", r"\1\2", name.lower().replace("_", " "))
+    text = re.sub(r"(\d)gib\b", r"\1gb", text)
+    return frozenset(token for token in re.split(r"[^a-z0-9.:]+", text) if token and token not in _NOISE)
+
+
+def _covers(candidate: frozenset[str], wanted: frozenset[str]) -> bool:
+    return all(
+        token in candidate or (token.isalpha() and len(token) >= 3 and any(_is_stem(token, c) for c in candidate))
+        for token in wanted
+    )
+
+
+def _is_stem(token: str, candidate: str) -> bool:
+    return candidate.startswith(token) and candidate[len(token) :].isdigit()
+
+
+def find_shape(name: str, path: str = "nodeShape") -> NodeShape:
+    """The node shape called so: catalog id, instance type or alias, in any case."""
+    known = shapes()
+    if name in known:
+        return known[name]
+    wanted = _plain(name)
+    fitting = [
+        shape
+        for shape in known.values()
+        if wanted in {_plain(text) for text in (shape.id, shape.instance_type or "", *shape.aliases) if text}
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise _error(path, "AmbiguousShape", f"{name!r} may be any of {', '.join(s.id for s in fitting)}; write one of these ids.")
+    near = did_you_mean(name, [text for shape in known.values() for text in (shape.id, *shape.aliases)])
+    raise _error(
+        path,
+        "UnknownShape",
+        f"no node shape is called {name!r}.{near} Or give the machine's facts inline as `topology:` (sku, threadsPerCore, numaNodes).",
+    )
+
+
+def find_model(name: str, path: str = "model") -> Model:
+    """The model called so on the hub, with or without its organisation, in any case."""
+    index = _model_index()
+    fitting = index.get(_plain(name.strip("/")), ())
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise _error(
+            path, "AmbiguousModel", f"{name!r} may be any of {', '.join(m.id for m in fitting)}; write it with its organisation."
+        )
+    near = did_you_mean(name, models()) or did_you_mean(name.rpartition("/")[2], [m.rpartition("/")[2] for m in models()])
+    raise _error(
+        path,
+        "UnknownModel",
+        f"no model of the catalog is called {name!r}.{near} Or give the fields of its config.json inline as `modelConfig:`.",
+    )
+
+
+@lru_cache(maxsize=1)
+def _model_index() -> Mapping[str, tuple[Model, ...]]:
+    index: dict[str, tuple[Model, ...]] = {}
+    for model in models().values():
+        for text in _model_names(model):
+            if model not in index.get(text, ()):
+                index[text] = (*index.get(text, ()), model)
+    return index
+
+
+def _model_names(model: Model) -> Iterable[str]:
+    for name in (model.id, *model.aliases):
+        yield _plain(name)
+        yield _plain(name.rpartition("/")[2])
+
+
+def _error(path: str, code: str, message: str) -> ConfigError:
+    return ConfigError([Problem(path=path, code=code, message=message)])
