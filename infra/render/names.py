@@ -7,6 +7,9 @@ from infra.plan.model import ModelPlan, PoolPlan
 # Several stacks may share a cluster: what is cluster-scoped carries the stack, what a pool or model owns carries its name.
 GATE_MOUNT = "/etc/numawise"
 HTTP_PORT = 8000
+MAIN_CONTAINER = "vllm"
+# Secret of the stack -> its key in a model's credentials Secret.
+SECRETS = {"apiKey": "api-key", "hubToken": "hub-token"}
 
 
 def device_plugin(pool: PoolPlan) -> str:

@@ -105,7 +105,7 @@ def environment(model: ModelPlan, secrets: Iterable[str]) -> list[dict[str, Any]
 
 def main_container(model: ModelPlan, secrets: Iterable[str]) -> dict[str, Any]:
     return {
-        "name": "vllm",
+        "name": names.MAIN_CONTAINER,
         "image": model.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", f"{names.GATE_MOUNT}/gate.py"],

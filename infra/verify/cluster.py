@@ -228,7 +228,7 @@ def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> li
 
 def running_pods(client: Client, model: ModelPlan) -> tuple[list[RunningPod], list[Finding]]:
     """The model's pods that run, and a finding for each one that a kubelet refused."""
-    selector = ",".join(f"{key}={value}" for key, value in names.selector_of(model).items())
+    selector = ",".join(f"{key}={value}" for key, value in labels.selector("vllm", model.name).items())
     pods: list[RunningPod] = []
     findings: list[Finding] = []
     for raw in client.list(f"/api/v1/namespaces/{model.namespace}/pods", query={"labelSelector": selector}):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.plan.model import ModelPlan, PoolPlan, Slot
+from infra.render import names
 from infra.units import format_cpu_list
 from infra.verify.finding import Finding
 from infra.verify.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryManagerState
@@ -103,11 +104,11 @@ def _held(pool: PoolPlan, model: ModelPlan, pod: RunningPod, state: NodeState | 
     memory: tuple[int, ...] = ()
     if state is not None:
         if state.cpus is not None:
-            cpus = state.cpus.assignments.get(pod.uid, {}).get(model.name, ())
+            cpus = state.cpus.assignments.get(pod.uid, {}).get(names.MAIN_CONTAINER, ())
         if state.devices is not None:
-            by_numa = dict(state.devices.allocations.get(pod.uid, {}).get(model.name, {}).get(pool.resource_name, {}))
+            by_numa = dict(state.devices.allocations.get(pod.uid, {}).get(names.MAIN_CONTAINER, {}).get(pool.resource_name, {}))
         if state.memory is not None:
-            blocks = state.memory.assignments.get(pod.uid, {}).get(model.name, ())
+            blocks = state.memory.assignments.get(pod.uid, {}).get(names.MAIN_CONTAINER, ())
             memory = tuple(sorted({numa for block in blocks for numa in block.numa_nodes}))
     cpu_nodes = {node.id for node in pool.numa_nodes if set(node.cpus) & set(cpus)}
     gpu_nodes = {numa for numa, ids in by_numa.items() if ids}

@@ -1,0 +1,121 @@
+"""Each running pod fills exactly one planned slot, or a finding says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from infra.plan.model import ModelPlan, PoolPlan, Slot, SlotGroup
+from infra.units import parse_cpu_list
+from infra.verify.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryBlock, MemoryManagerState
+from infra.verify.placement import NodeState, RunningPod, place
+from tests.support.builders import model_plan, pool_plan
+
+CORES = tuple(tuple((cpu, cpu + 112) for cpu in range(first, first + 56)) for first in (0, 56))
+
+
+def pool() -> PoolPlan:
+    plan = pool_plan("h100")
+    return replace(plan, numa_nodes=tuple(replace(numa, cores=cores) for numa, cores in zip(plan.numa_nodes, CORES, strict=True)))
+
+
+def model(slots: Sequence[Slot] | None = None) -> ModelPlan:
+    two = slots or tuple(
+        Slot(numa_nodes=(numa,), gpus=gpus, cpu_count=32, cpus_example=(), memory_numa=(numa,))
+        for numa, gpus in ((0, (0, 1, 2, 3)), (1, (4, 5, 6, 7)))
+    )
+    return replace(model_plan("llama-70b", pool()), slots=(SlotGroup(nodes=2, slots=tuple(two), node_names=("gpu-a", "gpu-b")),))
+
+
+def pod(name: str, *, node: str = "gpu-a", qos_class: str = "Guaranteed") -> RunningPod:
+    return RunningPod(name=name, uid=f"uid-{name}", node=node, qos_class=qos_class, ready=True)
+
+
+def state(
+    cpus: Mapping[str, str], gpus: Mapping[str, Mapping[int, int]], memory: Mapping[str, int], node: str = "gpu-a"
+) -> NodeState:
+    """What a kubelet would have written: CPUs, GPU counts by NUMA node and the memory node of each pod."""
+    return NodeState(
+        node=node,
+        cpus=CpuManagerState(
+            policy="static", assignments={f"uid-{name}": {"vllm": parse_cpu_list(text)} for name, text in cpus.items()}
+        ),
+        devices=DeviceCheckpoint(
+            allocations={
+                f"uid-{name}": {
+                    "vllm": {"nvidia.com/gpu": {numa: tuple(f"{name}-{numa}-{i}" for i in range(n)) for numa, n in counts.items()}}
+                }
+                for name, counts in gpus.items()
+            },
+            registered={},
+        ),
+        memory=MemoryManagerState(
+            policy="Static",
+            assignments={
+                f"uid-{name}": {"vllm": (MemoryBlock(numa_nodes=(numa,), resource="memory", size_bytes=1),)}
+                for name, numa in memory.items()
+            },
+        ),
+    )
+
+
+NODE_0, NODE_1 = "1-16,113-128", "57-72,169-184"
+
+
+def test_two_pods_of_a_node_fill_its_two_slots_whichever_came_first() -> None:
+    seen = state({"a": NODE_1, "b": NODE_0}, {"a": {1: 4}, "b": {0: 4}}, {"a": 1, "b": 0})
+    placed, findings = place(pool(), model(), [pod("a"), pod("b")], {"gpu-a": seen})
+    assert findings == ()
+    assert [(p.pod, p.slot, p.ok, p.numa_nodes) for p in placed] == [("a", 1, True, (1,)), ("b", 0, True, (0,))]
+
+
+def test_two_pods_never_fill_the_same_slot() -> None:
+    seen = state({"a": NODE_0, "b": "17-32,129-144"}, {"a": {0: 4}, "b": {0: 4}}, {"a": 0, "b": 0})
+    placed, findings = place(pool(), model(), [pod("a"), pod("b")], {"gpu-a": seen})
+    assert [p.ok for p in placed] == [True, False]
+    assert [f.code for f in findings] == ["NoSlot"]
+
+
+def test_gpus_over_two_nodes_fill_no_slot_and_the_finding_tells_the_counts() -> None:
+    seen = state({"a": NODE_0}, {"a": {0: 2, 1: 2}}, {"a": 0})
+    placed, findings = place(pool(), model(), [pod("a")], {"gpu-a": seen})
+    assert not placed[0].ok
+    assert "4 GPUs on NUMA 0: 2, 1: 2" in findings[0].message
+
+
+def test_memory_on_another_node_than_planned_fills_no_slot() -> None:
+    seen = state({"a": NODE_0}, {"a": {0: 4}}, {"a": 1})
+    assert [f.code for f in place(pool(), model(), [pod("a")], {"gpu-a": seen})[1]] == ["NoSlot"]
+
+
+def test_a_reserved_cpu_is_a_finding() -> None:
+    seen = state({"a": "0-15,112-127"}, {"a": {0: 4}}, {"a": 0})
+    placed, findings = place(pool(), model(), [pod("a")], {"gpu-a": seen})
+    assert not placed[0].ok
+    assert [f.code for f in findings] == ["ReservedCpusUsed"]
+    assert "0,112" in findings[0].message
+
+
+def test_half_a_core_is_a_finding_that_names_the_lonely_cpus() -> None:
+    seen = state({"a": "1-32"}, {"a": {0: 4}}, {"a": 0})
+    findings = place(pool(), model(), [pod("a")], {"gpu-a": seen})[1]
+    assert [f.code for f in findings] == ["HalfCores"]
+    assert "1-32" in findings[0].message
+
+
+def test_another_qos_class_is_a_finding() -> None:
+    seen = state({"a": NODE_0}, {"a": {0: 4}}, {"a": 0})
+    findings = place(pool(), model(), [pod("a", qos_class="Burstable")], {"gpu-a": seen})[1]
+    assert [f.code for f in findings] == ["QosClassDiffers"]
+
+
+def test_a_pod_in_the_shared_pool_fills_no_slot() -> None:
+    seen = state({}, {"a": {0: 4}}, {"a": 0})
+    findings = place(pool(), model(), [pod("a")], {"gpu-a": seen})[1]
+    assert "0 exclusive CPUs" in findings[0].message
+
+
+def test_a_node_without_state_files_is_no_pass() -> None:
+    placed, findings = place(pool(), model(), [pod("a")], {})
+    assert not placed[0].ok
+    assert findings
