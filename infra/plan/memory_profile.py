@@ -1,0 +1,201 @@
+"""What a version of vLLM keeps back from the KV cache at start-up, as data: default sizes, sampler, graphs, communication buffers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from infra.catalog.load import DATA, read_document
+from infra.catalog.reader import Reader
+from infra.catalog.types import Accelerator, Vendor
+from infra.errors import ConfigError, Problem
+from infra.units import GIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A number that is not exact: low, expected and high, in one unit."""
+
+    low: float
+    expected: float
+    high: float
+
+    def __add__(self, other: Span) -> Span:
+        return Span(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
+
+    def scaled(self, factor: float) -> Span:
+        return Span(low=self.low * factor, expected=self.expected * factor, high=self.high * factor)
+
+    @classmethod
+    def exact(cls, value: float) -> Span:
+        return cls(low=value, expected=value, high=value)
+
+    @classmethod
+    def maximum(cls, *spans: Span) -> Span:
+        """The largest of them, end by end: the peak over phases that follow one another."""
+        return cls(
+            low=max(span.low for span in spans),
+            expected=max(span.expected for span in spans),
+            high=max(span.high for span in spans),
+        )
+
+
+NOTHING = Span.exact(0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSize:
+    """max_num_batched_tokens and max_num_seqs that vLLM's OpenAI server takes on a device when none are given."""
+
+    min_device_gib: float
+    except_devices: tuple[str, ...]
+    max_num_batched_tokens: int
+    max_num_seqs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommunicationBuffers:
+    """Memory outside torch, GiB a GPU: `single` one rank alone, `linked` ranks over NVLink or xGMI, `unlinked` over PCIe."""
+
+    single: Span
+    linked: Span
+    unlinked: Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineMemory:
+    """How one range of vLLM versions spends memory besides weights and cache.
+
+    `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden] beside an MLP.
+    `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens. `graph_bytes_a_layer` by "dense" or "moe":
+    what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what the graphs hold afterwards.
+    """
+
+    since: str
+    engine: Literal["V0", "V1"]
+    gpu_memory_utilization: float
+    batch_sizes: tuple[BatchSize, ...]
+    whole_prompt_up_to: int
+    sampler_bytes: Span
+    hidden_copies: Span
+    graphs_in_budget: bool
+    buffers: Mapping[str, CommunicationBuffers]
+    graph_bytes_a_layer: Mapping[str, Span]
+    captured_bytes_a_layer: Mapping[str, Span]
+    vision_patches: Mapping[str, int]
+    other_vision_patches: int
+    vision_spread: Span
+    baseline: Mapping[str, Span]
+
+    def batch_size(self, accelerator: Accelerator) -> BatchSize:
+        """The default batch on this device; torch's memory size and the driver's name decide, as in vLLM."""
+        device_gib = accelerator.memory.torch_gib or 0.0
+        name = f"{accelerator.driver_name} {accelerator.id}".lower()
+        return next(
+            size
+            for size in self.batch_sizes
+            if device_gib >= size.min_device_gib and not any(word in name for word in size.except_devices)
+        )
+
+    def communication(self, vendor: Vendor, *, ranks: int, linked: bool) -> Span:
+        """Bytes a GPU outside torch: collective-library buffers, contexts, workspaces."""
+        buffers = self.buffers[vendor]
+        return (buffers.single if ranks == 1 else buffers.linked if linked else buffers.unlinked).scaled(GIB)
+
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+def version_key(version: str) -> tuple[int, int, int]:
+    """(major, minor, patch) of a vLLM version such as 0.33.0, v0.10.1.1 or 0.14.0rc2.dev348; ConfigError where it is none."""
+    match = _VERSION.match(version.strip())
+    if match is None:
+        raise ConfigError([Problem(path="vllmVersion", code="InvalidValue", message=f"{version!r} is no vLLM version; write it like 0.33.0.")])
+    major, minor, patch = match.groups(default="0")
+    return int(major), int(minor), int(patch)
+
+
+@lru_cache(maxsize=64)
+def engine_memory(version: str | None = None) -> EngineMemory:
+    """What this version of vLLM does with memory; None is the newest that is known. A newer one is taken to do as the newest known."""
+    releases = _releases()
+    if version is None:
+        return releases[-1][1]
+    wanted = version_key(version)
+    known = [entry for since, entry in releases if since <= wanted]
+    return known[-1] if known else releases[0][1]
+
+
+@lru_cache(maxsize=1)
+def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
+    document = read_document(DATA / "vllm_memory.yaml")
+    for key in ("sources", "batchSizes"):
+        document.raw(key)
+    graphs, vision = document.child("graphs"), document.child("vision")
+    baseline = document.child("baseline")
+    releases = document.children("releases", required=True)
+    if graphs is None or vision is None or baseline is None or not releases:
+        raise ConfigError(document.problems or [Problem(path=document.path, code="MissingField", message="lacks graphs, vision or baseline.")])
+    shared = {
+        "graph_bytes_a_layer": _layer_bytes(graphs, "estimate"),
+        "captured_bytes_a_layer": _layer_bytes(graphs, "captured"),
+        "vision_patches": dict(vision.raw("patches", required=True) or {}),
+        "other_vision_patches": vision.integer("otherPatches", required=True, minimum=1),
+        "vision_spread": _span(vision, "spread"),
+        "baseline": {vendor: _span(baseline, vendor).scaled(GIB) for vendor in ("nvidia", "amd")},
+    }
+    entries = tuple(_release(item, shared) for item in releases)
+    if document.problems:
+        raise ConfigError(document.problems)
+    return tuple(sorted(((version_key(entry.since), entry) for entry in entries), key=lambda pair: pair[0]))
+
+
+def _span(reader: Reader, key: str) -> Span:
+    values = reader.raw(key, required=True)
+    numbers = [float(v) for v in values if isinstance(v, int | float)] if isinstance(values, list) else []
+    if len(numbers) != 3 or sorted(numbers) != numbers:
+        reader.problem(key, f"is {values!r}; [low, expected, high] in rising order is expected.")
+        return NOTHING
+    return Span(low=numbers[0], expected=numbers[1], high=numbers[2])
+
+
+def _layer_bytes(reader: Reader, key: str) -> dict[str, Span]:
+    child = reader.child(key)
+    return {} if child is None else {kind: _span(child, kind).scaled(GIB) for kind in ("dense", "moe")}
+
+
+def _release(reader: Reader, shared: Mapping[str, object]) -> EngineMemory:
+    reader.raw("sources")
+    buffers = {vendor: reader.child(vendor) for vendor in ("nvidia", "amd")}
+    entry = EngineMemory(
+        since=reader.text("since", required=True) or "0.0.0",
+        engine=reader.one_of("engine", ("V0", "V1"), required=True) or "V1",  # type: ignore[arg-type]
+        gpu_memory_utilization=reader.number("gpuMemoryUtilization", required=True) or 0.9,
+        batch_sizes=tuple(map(_batch_size, reader.children("batchSizes", required=True))),
+        whole_prompt_up_to=reader.integer("wholePromptUpTo", minimum=0) or 0,
+        sampler_bytes=_span(reader, "samplerBytes"),
+        hidden_copies=_span(reader, "hiddenCopies"),
+        graphs_in_budget=bool(reader.boolean("graphsInBudget")),
+        buffers={
+            vendor: CommunicationBuffers(single=_span(child, "single"), linked=_span(child, "linked"), unlinked=_span(child, "unlinked"))
+            for vendor, child in buffers.items()
+            if child is not None
+        },
+        **shared,  # type: ignore[arg-type]
+    )
+    reader.finish()
+    return entry
+
+
+def _batch_size(reader: Reader) -> BatchSize:
+    size = BatchSize(
+        min_device_gib=reader.number("minDeviceGib", required=True) or 0.0,
+        except_devices=reader.texts("exceptDevices"),
+        max_num_batched_tokens=reader.integer("maxNumBatchedTokens", required=True, minimum=1) or 1,
+        max_num_seqs=reader.integer("maxNumSeqs", required=True, minimum=1) or 1,
+    )
+    reader.finish()
+    return size
