@@ -33,8 +33,14 @@ class InlineTopology(Wire):
     """A node shape given in the stack file instead of by its catalog name."""
 
     sku: str
-    threads_per_core: PositiveInt = 2
+    threads_per_core: PositiveInt | None = None
     numa_nodes: tuple[InlineNumaNode, ...] = Field(min_length=1, strict=False)
+    link_domains: list[list[NonNegativeInt]] | None = None  # GPU indices joined by NVLink or xGMI; left out: as the SKU is built
+    switch_groups: list[list[NonNegativeInt]] | None = None  # GPU indices under one PCIe switch
+    sockets: PositiveInt | None = None
+    virtual_machine: bool | None = None
+    numa_in_guest: bool | None = None  # false: a virtual machine that hides NUMA from the guest
+    partition: str | None = None  # AMD: CPX_NPS4 and the like
 
 
 class Drain(Wire):
