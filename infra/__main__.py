@@ -20,7 +20,6 @@ COMMANDS = {
     "topology": "read nvidia-smi topo, rocm-smi, amd-smi, lscpu and numactl outputs, and name the best GPU sets",
     "transport": "read an NCCL or RCCL log and judge the transports",
     "verify": "compare the running cluster with the plan",
-    "report": "write the plan as one HTML page with drawings",
     "schema": "print the JSON schema of the stack file",
     "doctor": "tell what is installed, found and missing, each with the remedy",
 }
