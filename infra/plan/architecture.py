@@ -299,6 +299,9 @@ def _read(
         vision=vision_tower(top.values, hidden, vision_parameters),
         encoder_decoder=text.boolean("is_encoder_decoder", default=outer_type in ("whisper", "t5", "bart", "mbart")),
         encoder_layers=encoder_layers,
+        encoder_intermediate=text.integer("encoder_ffn_dim", default=0) or 0,
+        encoder_channels=text.integer("num_mel_bins", default=0) or 0,
+        encoder_positions=text.integer("max_source_positions", default=0) or 0,
         max_position_embeddings=text.integer(
             "max_position_embeddings",
             "n_positions",

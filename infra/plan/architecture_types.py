@@ -126,11 +126,13 @@ class Architecture:
     attention_sinks: bool = False
     norms_per_layer: int = 2
     norm_has_bias: bool = False
-    parallel_mlp: bool = False
     position_embeddings: int = 0
     vision: VisionTower | None = None
     encoder_decoder: bool = False
     encoder_layers: int = 0
+    encoder_intermediate: int = 0
+    encoder_channels: int = 0
+    encoder_positions: int = 0
     max_position_embeddings: int = 0
     dtype: str = "bfloat16"
     quantization: Quantization | None = None

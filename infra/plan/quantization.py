@@ -48,6 +48,11 @@ class Quantization:
         return f"{self.method} (groups of {self.group_size})" if self.form == "group" and self.group_size > 0 else self.method
 
     @cached_property
+    def names_layers(self) -> bool:
+        """True where `ignored` singles out layers by number."""
+        return any(re.search(r"\d", text) for text in self.ignored)
+
+    @cached_property
     def _patterns(self) -> tuple[frozenset[str], tuple[re.Pattern[str], ...], tuple[str, ...], tuple[str, ...]]:
         exact, regexes, globs, parts = set(), [], [], []
         for text in self.ignored:

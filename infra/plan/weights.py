@@ -1,0 +1,474 @@
+"""Counts a model's parameters and the bytes of weights on each rank, for a split by tensor, pipeline, expert and data parallel.
+
+The split is vLLM 0.33's: columns of q, k, v, gate and up, rows of o and down; KV heads repeated where there are fewer than ranks; the vocabulary padded
+to a multiple of 64 and then split; norms and routers whole on every rank; the embedding on the first pipeline stage, the head on the last.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import NamedTuple
+
+from infra.errors import ConfigError, Problem
+from infra.plan.architecture_types import Architecture
+from infra.plan.quantization import DTYPE_BYTES, Quantization, quantization_named
+
+VOCAB_PADDING = 64
+MXFP4_ROUNDING = {"nvidia": (128, 256), "amd": (256, 256)}
+"""Multiples to which vLLM rounds an MXFP4 expert's width and hidden size: Marlin and TRT-LLM kernels, ROCm kernels."""
+
+
+class Matrix(NamedTuple):
+    """`count` equal weight matrices of one rank; `module` is the checkpoint's name inside its layer; `expert`: a routed expert's."""
+
+    module: str
+    outputs: int
+    inputs: int
+    count: int = 1
+    quantizable: bool = True
+    expert: bool = False
+
+
+class Split(NamedTuple):
+    """How one layer is cut: attention and dense MLP by `tensor`, experts by width (`expert_width`) or by number (`expert_count`)."""
+
+    tensor: int = 1
+    expert_width: int = 1
+    expert_count: int = 1
+    rounding: tuple[int, int] | None = None
+
+
+WHOLE = Split()
+
+
+def pipeline_stages(
+    layers: int, pipeline_parallel_size: int, partition: tuple[int, ...] | None = None
+) -> tuple[tuple[int, int], ...]:
+    """First and end layer of each pipeline stage, as vLLM cuts them.
+
+    A remainder goes one layer each to the stages before the last one, from the back; `partition` is VLLM_PP_LAYER_PARTITION. ValueError where it does not
+    add up.
+    """
+    if partition is not None:
+        if len(partition) != pipeline_parallel_size or sum(partition) != layers:
+            raise ValueError(
+                f"VLLM_PP_LAYER_PARTITION {','.join(map(str, partition))} gives {sum(partition)} layers to {len(partition)} stages; "
+                f"{layers} layers in {pipeline_parallel_size} stages are expected"
+            )
+        counts = list(partition)
+    else:
+        counts = [layers // pipeline_parallel_size] * pipeline_parallel_size
+        for back in range(2, layers % pipeline_parallel_size + 2):
+            counts[-back] += 1
+    ends = [sum(counts[: stage + 1]) for stage in range(pipeline_parallel_size)]
+    return tuple((end - count, end) for end, count in zip(ends, counts, strict=True))
+
+
+def count_parameters(architecture: Architecture) -> int:
+    """All parameters, each tensor once: text model, embeddings (a tied head counts once), vision tower, encoder."""
+    total = sum(_layer_count(architecture, layer) for layer in range(architecture.layers))
+    total += _embedding_count(architecture) + _final_norm(architecture)
+    if not architecture.tied_embeddings:
+        total += architecture.vocab * architecture.hidden
+    if architecture.lm_head_bias:
+        total += architecture.vocab
+    return total + _encoder_count(architecture) + (architecture.vision.parameters if architecture.vision else 0)
+
+
+def count_active_parameters(architecture: Architecture) -> int:
+    """Parameters that one token passes through: experts_per_token of the routed experts, everything else."""
+    moe = architecture.moe
+    if moe is None:
+        return count_parameters(architecture)
+    idle = moe.experts - moe.experts_per_token
+    per_expert = 3 if architecture.gated_mlp else 2
+    return (
+        count_parameters(architecture) - architecture.mlp.count("moe") * idle * per_expert * architecture.hidden * moe.intermediate
+    )
+
+
+@lru_cache(maxsize=65536)
+def weights_bytes_per_rank(
+    architecture: Architecture,
+    *,
+    tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    data_parallel_size: int = 1,
+    expert_parallel: bool = False,
+    quantization: str | None = None,
+    dtype: str | None = None,
+    vendor: str = "nvidia",
+    layer_partition: tuple[int, ...] | None = None,
+) -> tuple[int, ...]:
+    """Bytes of weights on the fullest rank of each pipeline stage.
+
+    `quantization` is --quantization (a checkpoint's own stands in the architecture); `dtype` --dtype, or "auto". `data_parallel_size` matters to experts
+    only: they are spread over all ranks of the group. `vendor` decides how MXFP4 experts are padded. ConfigError where quantization or dtype do not go with
+    the model.
+    """
+    chosen = resolve_quantization(architecture, quantization)
+    element = DTYPE_BYTES[resolve_dtype(architecture, dtype)]
+    ranks = tensor_parallel_size * data_parallel_size
+    split = Split(
+        tensor=tensor_parallel_size,
+        expert_width=1 if expert_parallel else ranks,
+        expert_count=ranks if expert_parallel else 1,
+        rounding=MXFP4_ROUNDING.get(vendor) if chosen is not None and chosen.method == "mxfp4" else None,
+    )
+    ignored = _ignored_modules(architecture, chosen)
+    layer_bytes: dict[tuple[str, str, frozenset[str]], int] = {}
+    sizes = []
+    for start, end in pipeline_stages(architecture.layers, pipeline_parallel_size, layer_partition):
+        total = 0
+        for layer in range(start, end):
+            key = (architecture.attention[layer], architecture.mlp[layer], ignored[layer])
+            if key not in layer_bytes:
+                layer_bytes[key] = _layer_bytes(architecture, layer, split, chosen, ignored[layer], element)
+            total += layer_bytes[key]
+        sizes.append(total)
+    table = _padded_vocab(architecture, tensor_parallel_size) * architecture.hidden
+    sizes[0] += table * element + (architecture.position_embeddings * architecture.hidden + _embedding_norm(architecture)) * element
+    if not architecture.tied_embeddings or pipeline_parallel_size > 1:
+        sizes[-1] += _head_bytes(architecture, tensor_parallel_size, chosen, element)
+    sizes[-1] += _final_norm(architecture) * element
+    if architecture.vision is not None:
+        sizes[0] += ceil(architecture.vision.parameters / _vision_split(architecture, tensor_parallel_size)) * element
+    if architecture.encoder_decoder:
+        sizes[0] += ceil(_encoder_count(architecture) / tensor_parallel_size) * element
+    return tuple(sizes)
+
+
+def resolve_quantization(architecture: Architecture, name: str | None) -> Quantization | None:
+    """The quantisation in effect: the checkpoint's own, or --quantization NAME on a full-precision one; ConfigError on a conflict."""
+    own = architecture.quantization
+    if name is None:
+        return own
+    if own is not None:
+        if _same_method(own.method, name):
+            return own
+        raise ConfigError(
+            [
+                Problem(
+                    path="quantization",
+                    code="QuantizationMismatch",
+                    message=f"is {name}, but {architecture.name} is a checkpoint quantised by {own.method}; leave quantization out.",
+                )
+            ]
+        )
+    try:
+        return quantization_named(name)
+    except ValueError as error:
+        raise ConfigError([Problem(path="quantization", code="UnknownQuantization", message=f"{error}.")]) from None
+
+
+def _same_method(own: str, name: str) -> bool:
+    families = (
+        {"awq", "awq_marlin", "auto_awq"},
+        {"gptq", "gptq_marlin", "auto_gptq"},
+        {"mxfp4", "gpt_oss_mxfp4"},
+        {"modelopt_fp4", "nvfp4"},
+    )
+    return own == name.lower() or any(own in family and name.lower() in family for family in families)
+
+
+def resolve_dtype(architecture: Architecture, name: str | None) -> str:
+    """The dtype in effect: --dtype, or with "auto" the checkpoint's (float32 becomes float16, as vLLM does it)."""
+    if name is None or name == "auto":
+        return "float16" if architecture.dtype in ("float32", "float") else architecture.dtype
+    if name not in DTYPE_BYTES:
+        raise ConfigError(
+            [Problem(path="dtype", code="UnknownDtype", message=f"is {name!r}; one of auto, {', '.join(DTYPE_BYTES)} is expected.")]
+        )
+    return name
+
+
+@lru_cache(maxsize=1024)
+def _ignored_modules(architecture: Architecture, quantization: Quantization | None) -> tuple[frozenset[str], ...]:
+    """Per layer the modules that the quantisation leaves alone."""
+    nothing = (frozenset(),) * architecture.layers
+    if quantization is None or not quantization.ignored:
+        return nothing
+    per_layer: list[frozenset[str]] = []
+    by_kind: dict[tuple[str, str], frozenset[str]] = {}
+    for layer in range(architecture.layers):
+        kind = (architecture.attention[layer], architecture.mlp[layer])
+        if kind in by_kind and not quantization.names_layers:
+            per_layer.append(by_kind[kind])
+            continue
+        modules = {matrix.module for matrix in layer_matrices(architecture, layer, WHOLE)}
+        ignored = frozenset(
+            module
+            for module in modules
+            if any(quantization.ignores(f"model.layers.{layer}.{name}") for name in _checkpoint_names(module))
+        )
+        by_kind[kind] = ignored
+        per_layer.append(ignored)
+    return tuple(per_layer)
+
+
+def _checkpoint_names(module: str) -> tuple[str, ...]:
+    if module.startswith("mlp.experts."):
+        return (module, "mlp.experts", "mlp.experts.0." + module.removeprefix("mlp.experts."), "block_sparse_moe.experts")
+    return (module,)
+
+
+def _layer_bytes(
+    architecture: Architecture, layer: int, split: Split, quantization: Quantization | None, ignored: frozenset[str], element: int
+) -> int:
+    total = layer_vector_count(architecture, layer, split) * element
+    for matrix in layer_matrices(architecture, layer, split):
+        quantized = (
+            quantization is not None
+            and matrix.quantizable
+            and matrix.module not in ignored
+            and (matrix.expert or not quantization.experts_only)
+        )
+        if quantized and quantization is not None:
+            total += quantization.matrix_bytes(matrix.outputs, matrix.inputs) * matrix.count
+        else:
+            total += matrix.outputs * matrix.inputs * matrix.count * element
+    return total
+
+
+def _layer_count(architecture: Architecture, layer: int) -> int:
+    matrices = layer_matrices(architecture, layer, WHOLE)
+    # the absorbed copies of MLA are made while loading, they are no parameters of the checkpoint
+    return layer_vector_count(architecture, layer, WHOLE) + sum(
+        matrix.outputs * matrix.inputs * matrix.count for matrix in matrices if matrix.module != "self_attn.absorbed"
+    )
+
+
+def layer_matrices(architecture: Architecture, layer: int, split: Split) -> list[Matrix]:
+    """The weight matrices of one layer on one rank."""
+    kind = architecture.attention[layer]
+    if kind == "mla":
+        matrices = _latent_attention(architecture, split.tensor)
+    elif kind == "linear":
+        matrices = _linear_attention(architecture, split.tensor)
+    elif kind == "mamba":
+        matrices = _state_space(architecture, split.tensor)
+    elif kind == "none":
+        matrices = []
+    else:
+        matrices = _attention(architecture, kind, split.tensor)
+    if architecture.encoder_decoder:
+        matrices += [
+            Matrix(m.module.replace("self_attn", "encoder_attn"), *m[1:]) for m in _attention(architecture, "full", split.tensor)
+        ]
+    mlp = architecture.mlp[layer]
+    if mlp == "dense":
+        matrices += _dense(architecture, "mlp", ceil(architecture.intermediate / split.tensor))
+    elif mlp == "moe":
+        matrices += _experts(architecture, split)
+    return matrices
+
+
+def kv_heads_per_rank(kv_heads: int, tensor_parallel_size: int) -> int:
+    """KV heads on a rank; repeated, one a rank, where there are fewer heads than ranks."""
+    return max(1, kv_heads // tensor_parallel_size)
+
+
+def _attention(architecture: Architecture, kind: str, tensor: int) -> list[Matrix]:
+    hidden = architecture.hidden
+    head_dim = architecture.head_dim_of(kind)  # type: ignore[arg-type]
+    value_dim = head_dim if architecture.v_head_dim == architecture.head_dim else architecture.v_head_dim
+    heads = ceil(architecture.heads / tensor)
+    kv_heads = kv_heads_per_rank(architecture.kv_heads_of(kind), tensor)  # type: ignore[arg-type]
+    matrices = [
+        Matrix("self_attn.q_proj", heads * head_dim * (2 if architecture.output_gate else 1), hidden),
+        Matrix("self_attn.k_proj", kv_heads * head_dim, hidden),
+        Matrix("self_attn.o_proj", hidden, heads * value_dim),
+    ]
+    if not (architecture.key_is_value and kind == "full"):
+        matrices.append(Matrix("self_attn.v_proj", kv_heads * value_dim, hidden))
+    return matrices
+
+
+def _latent_attention(architecture: Architecture, tensor: int) -> list[Matrix]:
+    mla = architecture.mla
+    if mla is None:
+        return []
+    hidden, heads = architecture.hidden, ceil(architecture.heads / tensor)
+    query = heads * (mla.nope_head_dim + mla.rope_head_dim)
+    matrices = (
+        [Matrix("self_attn.q_proj", query, hidden)]
+        if mla.q_lora_rank is None
+        else [Matrix("self_attn.q_a_proj", mla.q_lora_rank, hidden), Matrix("self_attn.q_b_proj", query, mla.q_lora_rank)]
+    )
+    matrices += [
+        Matrix("self_attn.kv_a_proj_with_mqa", mla.kv_lora_rank + mla.rope_head_dim, hidden),
+        Matrix("self_attn.kv_b_proj", heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_lora_rank),
+        Matrix("self_attn.o_proj", hidden, heads * mla.v_head_dim),
+        Matrix("self_attn.absorbed", heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, quantizable=False),
+    ]
+    if mla.has_indexer:
+        matrices += [
+            Matrix("self_attn.indexer.wq_b", mla.index_heads * mla.index_head_dim, mla.q_lora_rank or hidden),
+            Matrix("self_attn.indexer.wk", mla.index_head_dim, hidden),
+            Matrix("self_attn.indexer.weights_proj", mla.index_heads, hidden, quantizable=False),
+        ]
+    return matrices
+
+
+def _linear_attention(architecture: Architecture, tensor: int) -> list[Matrix]:
+    linear = architecture.linear
+    if linear is None:
+        return []
+    keys = ceil(linear.key_heads * linear.key_head_dim / tensor)
+    values = ceil(linear.value_heads * linear.value_head_dim / tensor)
+    return [
+        Matrix("linear_attn.in_proj_qkvz", 2 * keys + 2 * values, architecture.hidden),
+        Matrix("linear_attn.in_proj_ba", 2 * ceil(linear.value_heads / tensor), architecture.hidden, quantizable=False),
+        Matrix("linear_attn.conv1d", 2 * keys + values, linear.conv_kernel, quantizable=False),
+        Matrix("linear_attn.out_proj", architecture.hidden, values),
+    ]
+
+
+def _state_space(architecture: Architecture, tensor: int) -> list[Matrix]:
+    mamba = architecture.state_space
+    if mamba is None:
+        return []
+    inner = ceil(mamba.inner / tensor)
+    states = max(1, ceil(mamba.groups / tensor)) * mamba.state
+    return [
+        Matrix("mixer.in_proj", 2 * inner + 2 * states + ceil(mamba.heads / tensor), architecture.hidden),
+        Matrix("mixer.conv1d", inner + 2 * states, mamba.conv_kernel, quantizable=False),
+        Matrix("mixer.out_proj", architecture.hidden, inner),
+    ]
+
+
+def _dense(architecture: Architecture, prefix: str, width: int) -> list[Matrix]:
+    matrices = [
+        Matrix(f"{prefix}.up_proj", width, architecture.hidden),
+        Matrix(f"{prefix}.down_proj", architecture.hidden, width),
+    ]
+    return [*matrices, Matrix(f"{prefix}.gate_proj", width, architecture.hidden)] if architecture.gated_mlp else matrices
+
+
+def _experts(architecture: Architecture, split: Split) -> list[Matrix]:
+    moe = architecture.moe
+    if moe is None:
+        return []
+    hidden, width = architecture.hidden, ceil(moe.intermediate / split.expert_width)
+    if split.rounding is not None:
+        width, hidden = _round_up(width, split.rounding[0]), _round_up(hidden, split.rounding[1])
+    count = ceil(moe.experts / split.expert_count)
+    matrices = [
+        Matrix("mlp.experts.up_proj", width, hidden, count * (2 if architecture.gated_mlp else 1), expert=True),
+        Matrix("mlp.experts.down_proj", hidden, width, count, expert=True),
+        Matrix("mlp.gate", moe.experts, architecture.hidden, quantizable=False),
+    ]
+    if moe.shared_intermediate:
+        matrices += _dense(architecture, "mlp.shared_experts", ceil(moe.shared_intermediate / split.tensor))
+    if moe.shared_gate:
+        matrices.append(Matrix("mlp.shared_expert_gate", 1, architecture.hidden, quantizable=False))
+    return matrices
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return ceil(value / multiple) * multiple
+
+
+def layer_vector_count(architecture: Architecture, layer: int, split: Split) -> int:
+    """Values of one layer on one rank that are no matrix: norms, biases, attention sinks, state-space scalars."""
+    hidden, tensor = architecture.hidden, split.tensor
+    kind = architecture.attention[layer]
+    norms = architecture.norms_per_layer + (1 if architecture.encoder_decoder else 0)
+    total = norms * hidden * (2 if architecture.norm_has_bias else 1)
+    if kind == "mla" and architecture.mla is not None:
+        total += architecture.mla.kv_lora_rank + (architecture.mla.q_lora_rank or 0)
+        total += 2 * architecture.mla.index_head_dim
+    elif kind == "linear" and architecture.linear is not None:
+        total += 2 * ceil(architecture.linear.value_heads / tensor) + architecture.linear.value_head_dim
+    elif kind == "mamba" and architecture.state_space is not None:
+        total += _state_space_vectors(architecture, tensor)
+    elif kind != "none":
+        total += _attention_vectors(architecture, kind, tensor)
+        if architecture.encoder_decoder:
+            total += _attention_vectors(architecture, "full", tensor)
+    mlp = architecture.mlp[layer]
+    if mlp == "dense" and architecture.mlp_bias:
+        total += hidden + ceil(architecture.intermediate / tensor) * (2 if architecture.gated_mlp else 1)
+    if mlp == "moe" and architecture.moe is not None:
+        total += _expert_vectors(architecture, split)
+    return total
+
+
+def _attention_vectors(architecture: Architecture, kind: str, tensor: int) -> int:
+    head_dim = architecture.head_dim_of(kind)  # type: ignore[arg-type]
+    heads = ceil(architecture.heads / tensor)
+    kv_heads = kv_heads_per_rank(architecture.kv_heads_of(kind), tensor)  # type: ignore[arg-type]
+    total = 0
+    if architecture.qkv_bias:
+        # Whisper's key projection has no bias
+        keys = 0 if architecture.encoder_decoder else kv_heads * head_dim
+        total += heads * head_dim + keys + kv_heads * head_dim
+    if architecture.output_bias:
+        total += architecture.hidden
+    if architecture.qk_norm == "head":
+        total += 2 * head_dim
+    elif architecture.qk_norm == "full":
+        total += (heads + kv_heads) * head_dim
+    return total + (heads if architecture.attention_sinks else 0)
+
+
+def _state_space_vectors(architecture: Architecture, tensor: int) -> int:
+    mamba = architecture.state_space
+    if mamba is None:
+        return 0
+    inner = ceil(mamba.inner / tensor)
+    total = 3 * ceil(mamba.heads / tensor) + inner
+    if mamba.conv_bias:
+        total += inner + 2 * max(1, ceil(mamba.groups / tensor)) * mamba.state
+    return total
+
+
+def _expert_vectors(architecture: Architecture, split: Split) -> int:
+    moe = architecture.moe
+    if moe is None:
+        return 0
+    total = moe.experts if moe.router_bias else 0
+    if moe.expert_bias:
+        count, width = ceil(moe.experts / split.expert_count), ceil(moe.intermediate / split.expert_width)
+        total += count * (2 * width + architecture.hidden)
+    return total
+
+
+def _embedding_count(architecture: Architecture) -> int:
+    return (architecture.vocab + architecture.position_embeddings) * architecture.hidden + _embedding_norm(architecture)
+
+
+def _embedding_norm(architecture: Architecture) -> int:
+    return 2 * architecture.hidden if architecture.model_type == "bloom" else 0
+
+
+def _final_norm(architecture: Architecture) -> int:
+    return architecture.hidden * (2 if architecture.norm_has_bias else 1)
+
+
+def _padded_vocab(architecture: Architecture, tensor: int) -> int:
+    return ceil(_round_up(architecture.vocab, VOCAB_PADDING) / tensor)
+
+
+def _head_bytes(architecture: Architecture, tensor: int, quantization: Quantization | None, element: int) -> int:
+    rows = _padded_vocab(architecture, tensor)
+    bias = rows * element if architecture.lm_head_bias else 0
+    if quantization is not None and quantization.quantizes_lm_head:
+        return quantization.matrix_bytes(rows, architecture.hidden) + bias
+    return rows * architecture.hidden * element + bias
+
+
+def _vision_split(architecture: Architecture, tensor: int) -> int:
+    vision = architecture.vision
+    return tensor if vision is not None and vision.heads % tensor == 0 else 1
+
+
+def _encoder_count(architecture: Architecture) -> int:
+    """Whisper's encoder: two convolutions, positions, and layers of attention and MLP."""
+    if not architecture.encoder_decoder:
+        return 0
+    hidden, inner = architecture.hidden, architecture.encoder_intermediate or architecture.intermediate
+    layer = 4 * hidden * hidden + 3 * hidden + 2 * hidden * inner + inner + hidden + 4 * hidden
+    convolutions = hidden * architecture.encoder_channels * 3 + hidden + hidden * hidden * 3 + hidden
+    return architecture.encoder_layers * layer + convolutions + architecture.encoder_positions * hidden + 2 * hidden
