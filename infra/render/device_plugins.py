@@ -60,7 +60,10 @@ def _nvidia(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
         "securityContext": {"privileged": True}
         if specs
         else {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "device-plugins", "mountPath": _SOCKETS}, {"name": "config", "mountPath": "/config", "readOnly": True}],
+        "volumeMounts": [
+            {"name": "device-plugins", "mountPath": _SOCKETS},
+            {"name": "config", "mountPath": "/config", "readOnly": True},
+        ],
     }
     config_volume = {"name": "config", "configMap": {"name": name, "items": [{"key": "default", "path": "config.yaml"}]}}
     return (

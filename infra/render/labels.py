@@ -9,6 +9,7 @@ STACK = "numawise.dev/stack"
 POOL = "numawise.dev/pool"
 KUBELET_CONFIG = "numawise.dev/kubelet-config"
 CHECKSUM = "numawise.dev/checksum"
+CREDENTIALS_CHECKSUM = "numawise.dev/credentials-checksum"
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -38,3 +39,8 @@ def labels(*, stack: str, name: str, instance: str, component: str) -> dict[str,
         "app.kubernetes.io/part-of": "numawise",
         **owner(stack),
     }
+
+
+def field_manager(stack: str) -> str:
+    """The name under which server-side apply records the labels that we add to nodes; at most 128 characters."""
+    return f"numawise-{label_value(stack)}"

@@ -39,14 +39,30 @@ def vllm(plan: ClusterPlan, model: ModelPlan, *, secrets: Iterable[str] = ()) ->
         account,
         gate_map,
         network_policy(plan, model),
+        *((budget,) if budget else ()),
         deployment(plan, model, secrets=tuple(secrets)),
         service(plan, model),
-        *((budget,) if budget else ()),
     )
 
 
 def _labels(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
     return labels(stack=plan.stack, name=_APPLICATION, instance=model.name, component="inference-server")
+
+
+def credentials_metadata(plan: ClusterPlan, model: ModelPlan) -> dict[str, Any]:
+    """Metadata of the Secret with the model's API key and hub token. The values are the component's alone and never rendered."""
+    return metadata(names.credentials(model), _labels(plan, model), namespace=model.namespace)
+
+
+def endpoint(model: ModelPlan) -> dict[str, Any]:
+    """Where the model answers inside the cluster."""
+    return {
+        "namespace": model.namespace,
+        "service": names.service(model),
+        "port": names.HTTP_PORT,
+        "servedModelName": model.served_model_name,
+        "url": f"http://{names.service(model)}.{model.namespace}.svc:{names.HTTP_PORT}/v1",
+    }
 
 
 @cache
@@ -144,7 +160,9 @@ def _affinity(model: ModelPlan, pool: PoolPlan) -> dict[str, Any]:
     if model.pod_anti_affinity == "required":
         affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     elif model.pod_anti_affinity == "preferred":
-        affinity["podAntiAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+        affinity["podAntiAffinity"] = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
+        }
     return affinity
 
 

@@ -1,0 +1,79 @@
+"""A model served by vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from components.apply import apply
+from components.base import Component
+from infra.plan.model import ClusterPlan, ModelPlan
+from infra.render.labels import CREDENTIALS_CHECKSUM
+from infra.render.manifest import checksum
+from infra.render.vllm import credentials_metadata, endpoint, vllm
+from infra.units import format_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class VllmDeploymentArgs:
+    plan: ClusterPlan
+    model: ModelPlan
+    explain: pulumi.ErrorHook
+    secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)  # `api-key`, `hub-token`
+
+
+class VllmDeployment(Component):
+    """A Deployment with its Service and what belongs to it; `endpoint` says where it answers."""
+
+    def __init__(
+        self,
+        name: str,
+        args: VllmDeploymentArgs,
+        *,
+        after: Sequence[pulumi.Resource] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        model = args.model
+        facts: dict[str, Any] = {
+            "model": model.model,
+            "image": model.image,
+            "replicas": model.replicas,
+            "tensorParallelSize": model.tensor_parallel_size,
+            "pipelineParallelSize": model.pipeline_parallel_size,
+            "gpusPerPod": model.gpus_per_pod,
+            "maxModelLen": model.max_model_len,
+            "gpuMemoryUtilization": model.gpu_memory_utilization,
+            "resources": {"cpu": str(model.cpu), "memory": format_bytes(model.memory_bytes)},
+            "numaNodes": sorted({",".join(map(str, slot.numa_nodes)) for group in model.slots for slot in group.slots}),
+        }
+        super().__init__("numawise:serving:VllmDeployment", name, facts, after=after, opts=opts)
+        before: list[pulumi.Resource] = []
+        if args.secrets:
+            before.append(
+                kubernetes.core.v1.Secret(
+                    f"{name}-credentials",
+                    metadata=credentials_metadata(args.plan, model),
+                    string_data=dict(args.secrets),
+                    opts=self.child(),
+                )
+            )
+        timeout = f"{model.update_timeout_seconds}s"
+        for manifest in vllm(args.plan, model, secrets=args.secrets):
+            options = self.child(after=before)
+            if manifest["kind"] in ("Deployment", "Service"):
+                options.custom_timeouts = pulumi.CustomTimeouts(create=timeout, update=timeout, delete="10m")
+            if manifest["kind"] == "Deployment":
+                options.hooks = pulumi.ResourceHookBinding(on_error=[args.explain])
+                if args.secrets:
+                    annotations = manifest["spec"]["template"]["metadata"]["annotations"]
+                    annotations[CREDENTIALS_CHECKSUM] = pulumi.Output.all(**args.secrets).apply(checksum)
+            resource = apply(f"{name}-{manifest['kind'].lower()}", manifest, options)
+            # What the pods read comes before them; the Service after, since the provider waits for its endpoints.
+            if manifest["kind"] in ("ServiceAccount", "ConfigMap", "Deployment"):
+                before.append(resource)
+        self.endpoint = endpoint(model)
+        self.register_outputs({**facts, "endpoint": self.endpoint})
