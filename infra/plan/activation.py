@@ -58,7 +58,9 @@ def activation_peak(
         vision = _vision(engine, architecture, tensor_parallel_size, dtype_bytes)
     peak = Span.maximum(layers, sampler, vision)
     phases: dict[Phase, float] = {"layers": layers.expected, "sampler": sampler.expected, "vision encoder": vision.expected}
-    return ActivationPeak(peak=peak, phase=max(phases, key=lambda phase: phases[phase]), layers=layers, sampler=sampler, vision=vision)
+    return ActivationPeak(
+        peak=peak, phase=max(phases, key=lambda phase: phases[phase]), layers=layers, sampler=sampler, vision=vision
+    )
 
 
 def _mlp_width(architecture: Architecture, tensor_parallel_size: int, expert_parallel: bool) -> int:

@@ -113,7 +113,9 @@ def version_key(version: str) -> tuple[int, int, int]:
     """(major, minor, patch) of a vLLM version such as 0.33.0, v0.10.1.1 or 0.14.0rc2.dev348; ConfigError where it is none."""
     match = _VERSION.match(version.strip())
     if match is None:
-        raise ConfigError([Problem(path="vllmVersion", code="InvalidValue", message=f"{version!r} is no vLLM version; write it like 0.33.0.")])
+        raise ConfigError(
+            [Problem(path="vllmVersion", code="InvalidValue", message=f"{version!r} is no vLLM version; write it like 0.33.0.")]
+        )
     major, minor, patch = match.groups(default="0")
     return int(major), int(minor), int(patch)
 
@@ -138,7 +140,9 @@ def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
     baseline = document.child("baseline")
     releases = document.children("releases", required=True)
     if graphs is None or vision is None or baseline is None or not releases:
-        raise ConfigError(document.problems or [Problem(path=document.path, code="MissingField", message="lacks graphs, vision or baseline.")])
+        raise ConfigError(
+            document.problems or [Problem(path=document.path, code="MissingField", message="lacks graphs, vision or baseline.")]
+        )
     shared = {
         "graph_bytes_a_layer": _layer_bytes(graphs, "estimate"),
         "captured_bytes_a_layer": _layer_bytes(graphs, "captured"),
@@ -180,7 +184,9 @@ def _release(reader: Reader, shared: Mapping[str, object]) -> EngineMemory:
         hidden_copies=_span(reader, "hiddenCopies"),
         graphs_in_budget=bool(reader.boolean("graphsInBudget")),
         buffers={
-            vendor: CommunicationBuffers(single=_span(child, "single"), linked=_span(child, "linked"), unlinked=_span(child, "unlinked"))
+            vendor: CommunicationBuffers(
+                single=_span(child, "single"), linked=_span(child, "linked"), unlinked=_span(child, "unlinked")
+            )
             for vendor, child in buffers.items()
             if child is not None
         },

@@ -1,0 +1,348 @@
+"""CPU, memory and /dev/shm of a vLLM pod from the share of the machine that its GPUs entitle it to; and how long its start may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from infra.errors import PlanError, Problem
+from infra.units import GIB
+
+# vLLM's documentation (configuration/optimization): one physical core for the API server, one for the engine core, one a GPU worker.
+CORES_BESIDE_WORKERS = 2
+# Twice the workers' floor: a core for the worker's launch thread and one for its copies, plus tokenisers of the API server, without taking the machine.
+CORES_A_GPU = 4
+WORKER_BYTES = 4 * GIB  # resident Python, torch and CUDA or HIP runtime of a worker, with torch.compile at work
+FRONT_END_BYTES = 8 * GIB  # API server with tokenisers and chat templates, and the engine core with its scheduler
+LOADING_WINDOW_BYTES = 8 * GIB  # mapped pages of the shards that are being copied just now
+SHARED_MEMORY_BYTES_A_GPU = 4 * GIB  # message queues, NCCL's or RCCL's SHM transport, multimodal inputs between processes
+SINGLE_GPU_SHARED_MEMORY_BYTES = 2 * GIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineShare:
+    """What the NUMA nodes of a pod's GPUs have for pods, after the kubelet's reservations and known co-tenants.
+
+    `cpus` and `memory_bytes` are free for all GPU pods on those nodes, `gpus` their GPUs. `threads_per_core` 1 without SMT.
+    """
+
+    cpus: int
+    memory_bytes: int
+    gpus: int
+    threads_per_core: int = 2
+
+    def cpus_for(self, gpus: int) -> int:
+        """Whole cores in proportion to the GPUs, as logical CPUs."""
+        fair = self.cpus * gpus // self.gpus
+        return fair - fair % self.threads_per_core
+
+    def memory_for(self, gpus: int) -> int:
+        """Whole GiB in proportion to the GPUs."""
+        return self.memory_bytes * gpus // self.gpus // GIB * GIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodNeeds:
+    """What the model asks of the host, a pod.
+
+    `checkpoint_bytes` is what the pod reads from storage; `cpu_offload_bytes` weights kept in host memory (cpu_offload_gb, all workers together),
+    `kv_offload_bytes` pinned cache in host memory. `api_servers` and `data_parallel_size` are those inside this pod.
+    """
+
+    gpus: int
+    checkpoint_bytes: int
+    cpu_offload_bytes: int = 0
+    kv_offload_bytes: int = 0
+    api_servers: int = 1
+    data_parallel_size: int = 1
+
+    @property
+    def floor_cores(self) -> int:
+        """vLLM's floor of physical cores: API servers, engine cores, workers, and the coordinator of data parallel ranks."""
+        return self.api_servers + self.data_parallel_size + self.gpus + (1 if self.data_parallel_size > 1 else 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodResources:
+    """Requests and limits at once (Guaranteed). `shared_memory_bytes` is the sizeLimit of the in-memory /dev/shm and lies inside `memory_bytes`."""
+
+    cpu: int
+    memory_bytes: int
+    shared_memory_bytes: int
+    reasons: tuple[str, ...]
+    warnings: tuple[Problem, ...] = ()
+
+
+def decide_pod_resources(
+    needs: PodNeeds,
+    share: MachineShare,
+    *,
+    cpu: int | None = None,
+    memory_bytes: int | None = None,
+    shared_memory_bytes: int | None = None,
+    path: str = "",
+) -> PodResources:
+    """CPU, memory and shm of one pod; `cpu`, `memory_bytes`, `shared_memory_bytes` are the user's own and are checked instead of decided.
+
+    `path` is the model's place in the stack file. PlanError lists everything that cannot work.
+    """
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    if needs.gpus < 1 or needs.gpus > share.gpus:
+        raise PlanError(
+            [
+                Problem(
+                    path=path,
+                    code="TooManyGpus",
+                    message=f"the pod asks for {needs.gpus} GPUs; the NUMA nodes of this share have {share.gpus}. Use at most {share.gpus} a pod.",
+                )
+            ]
+        )
+    decided_cpu, cpu_reason = _cpu(needs, share, cpu, path, problems, warnings)
+    shm, shm_reason = _shared_memory(needs, shared_memory_bytes)
+    decided_memory, memory_reasons = _memory(needs, share, shm, memory_bytes, path, problems, warnings)
+    if problems:
+        raise PlanError(problems)
+    return PodResources(
+        cpu=decided_cpu,
+        memory_bytes=decided_memory,
+        shared_memory_bytes=shm,
+        reasons=(cpu_reason, *memory_reasons, shm_reason),
+        warnings=tuple(warnings),
+    )
+
+
+def _cpu(
+    needs: PodNeeds, share: MachineShare, cpu: int | None, path: str, problems: list[Problem], warnings: list[Problem]
+) -> tuple[int, str]:
+    threads, where = share.threads_per_core, f"{path}.resources.cpu" if path else "resources.cpu"
+    floor = needs.floor_cores * threads
+    fair = share.cpus_for(needs.gpus)
+    smt = f" (x {threads} threads)" if threads > 1 else ""
+    floor_text = f"vLLM's floor for {_gpus(needs.gpus)} is {needs.floor_cores} physical cores{smt} = {floor} CPUs"
+    if cpu is not None:
+        if cpu % threads:
+            problems.append(
+                Problem(
+                    path=where,
+                    code="PartialCore",
+                    message=f"{cpu} CPUs are not whole cores of {threads} threads: full-pcpus-only refuses them (SMTAlignmentError)."
+                    f" Use {cpu + threads - cpu % threads}.",
+                )
+            )
+        if cpu > share.cpus:
+            problems.append(
+                Problem(
+                    path=where,
+                    code="CpuDoesNotFit",
+                    message=f"{cpu} CPUs are asked for; {share.cpus} are free on the NUMA nodes of its GPUs. Use at most {share.cpus - share.cpus % threads}.",
+                )
+            )
+        if cpu < floor:
+            warnings.append(
+                Problem(
+                    path=where,
+                    code="BelowCpuFloor",
+                    message=f"{cpu} CPUs are below the floor: {floor_text}; expect GPU workers to wait for the CPU.",
+                )
+            )
+        return cpu, f"cpu {cpu}: given; {floor_text}."
+    if fair < floor:
+        problems.append(
+            Problem(
+                path=where,
+                code="CpuDoesNotFit",
+                message=f"{floor_text}; the share of {_gpus(needs.gpus)} is {fair} of the {share.cpus} free CPUs."
+                " Put fewer pods on the machine, reserve fewer CPUs, or set resources.cpu to run below the floor.",
+            )
+        )
+        return floor, ""
+    wanted = max(floor, CORES_A_GPU * needs.gpus * threads)
+    decided = min(wanted, fair)
+    if decided == wanted:
+        return decided, (
+            f"cpu {decided}: whole cores, {CORES_A_GPU} a GPU{smt}; {floor_text}, and the share of {_gpus(needs.gpus)} would be {fair}."
+        )
+    return decided, f"cpu {decided}: the share of {_gpus(needs.gpus)} of the {share.cpus} free CPUs, in whole cores; {floor_text}."
+
+
+def _shared_memory(needs: PodNeeds, given: int | None) -> tuple[int, str]:
+    if given is not None:
+        return given, f"/dev/shm {_gib(given)}: given; what is written there counts to the container's memory."
+    if needs.gpus == 1:
+        return SINGLE_GPU_SHARED_MEMORY_BYTES, (
+            f"/dev/shm {_gib(SINGLE_GPU_SHARED_MEMORY_BYTES)}: one GPU needs no collective, only the queues between API server and engine;"
+            " the container runtime's 64 MiB are too small for those."
+        )
+    size = SHARED_MEMORY_BYTES_A_GPU * needs.gpus
+    return size, (
+        f"/dev/shm {_gib(size)}: {_gib(SHARED_MEMORY_BYTES_A_GPU)} a GPU for message queues and the collective library's SHM transport;"
+        " it is memory-backed, so it lies inside the memory limit."
+    )
+
+
+def _memory(
+    needs: PodNeeds,
+    share: MachineShare,
+    shm: int,
+    given: int | None,
+    path: str,
+    problems: list[Problem],
+    warnings: list[Problem],
+) -> tuple[int, tuple[str, ...]]:
+    where = f"{path}.resources.memory" if path else "resources.memory"
+    processes = WORKER_BYTES * needs.gpus + FRONT_END_BYTES * max(needs.api_servers, needs.data_parallel_size)
+    pinned = needs.cpu_offload_bytes + needs.kv_offload_bytes
+    window = min(needs.checkpoint_bytes, LOADING_WINDOW_BYTES)
+    minimum = ceil((processes + pinned + window + shm) / GIB) * GIB
+    parts = f"{_gib(processes)} processes + {_gib(shm)} /dev/shm + {_gib(window)} shards being loaded"
+    if pinned:
+        parts += f" + {_gib(pinned)} offloaded weights and cache (pinned, never reclaimed)"
+    if given is not None:
+        if given < shm + processes + pinned:
+            problems.append(
+                Problem(
+                    path=where,
+                    code="MemoryTooSmall",
+                    message=f"{_gib(given)} cannot hold {parts} = {_gib(minimum)}; the container would be killed for memory. Use at least {_gib(minimum)}.",
+                )
+            )
+        elif given < minimum:
+            warnings.append(
+                Problem(
+                    path=where,
+                    code="MemoryTight",
+                    message=f"{_gib(given)} leaves less than {_gib(window)} to load shards; expect slow loading.",
+                )
+            )
+        if given > share.memory_bytes:
+            problems.append(
+                Problem(
+                    path=where,
+                    code="MemoryDoesNotFit",
+                    message=f"{_gib(given)} are asked for; {_gib(share.memory_bytes)} are free on the NUMA nodes of its GPUs."
+                    f" Use at most {_gib(share.memory_bytes // GIB * GIB)}.",
+                )
+            )
+        return given, (f"memory {_gib(given)}: given; it has to hold {parts} = {_gib(minimum)}.",)
+    fair = share.memory_for(needs.gpus)
+    if fair < minimum:
+        problems.append(
+            Problem(
+                path=where,
+                code="MemoryDoesNotFit",
+                message=f"the pod needs {parts} = {_gib(minimum)}; the share of {_gpus(needs.gpus)} is {_gib(fair)} of {_gib(share.memory_bytes)}."
+                " Put fewer pods on the machine, offload less, or set resources.memory and sharedMemory.",
+            )
+        )
+        return minimum, ()
+    cache = ceil(max(0, needs.checkpoint_bytes - window) / GIB) * GIB
+    decided = min(minimum + cache, fair)
+    page_cache = (
+        "the page cache of the weights counts to the container's limit but is reclaimed first, so it is a wish and no need: "
+        + (
+            f"{_gib(decided - minimum)} of it fit, the whole checkpoint"
+            if decided == minimum + cache
+            else f"{_gib(decided - minimum)} of {_gib(cache)} fit the share of {_gpus(needs.gpus)}; the rest is read again after eviction"
+        )
+        + "."
+    )
+    return decided, (f"memory {_gib(decided)}: {parts} = {_gib(minimum)}, and room for cached weights.", page_cache)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartupBudget:
+    """Seconds: the startup probe allows `budget_seconds`; the Deployment's `progress_deadline_seconds` is above it, the engine's update timeout above that."""
+
+    load_seconds: int
+    budget_seconds: int
+    progress_deadline_seconds: int
+    update_timeout_seconds: int
+    reasons: tuple[str, ...]
+
+
+DEFAULT_STORAGE_BYTES_PER_SECOND = 200_000_000  # a network file system that nobody measured
+LOAD_MARGIN = Fraction(3, 2)
+ENGINE_START_SECONDS = 300  # imports, process groups, torch.compile without a cache, graph capture
+IMAGE_PULL_SECONDS = 600  # a vLLM image has 8 to 12 GB compressed
+GRACE_SECONDS = 120
+
+
+def startup_budget(
+    weights_bytes: int,
+    *,
+    storage_bytes_per_second: float | None = None,
+    margin: Fraction | float = LOAD_MARGIN,
+    engine_start_seconds: int = ENGINE_START_SECONDS,
+    image_pull_seconds: int = IMAGE_PULL_SECONDS,
+    replicas: int = 1,
+    replicas_at_a_time: int = 1,
+    budget_seconds: int | None = None,
+    progress_deadline_seconds: int | None = None,
+    path: str = "",
+) -> StartupBudget:
+    """How long a pod may take to serve, and the two deadlines above.
+
+    `weights_bytes` is what a pod reads, `storage_bytes_per_second` what one pod gets of the storage (None: not measured). `replicas` over
+    `replicas_at_a_time` are the waves of an update. PlanError where the user's own numbers contradict each other.
+    """
+    speed = storage_bytes_per_second or DEFAULT_STORAGE_BYTES_PER_SECOND
+    load = ceil(weights_bytes / speed)
+    measured = "" if storage_bytes_per_second else " (not stated: taken for a network file system)"
+    needed = ceil(load * Fraction(margin)) + engine_start_seconds
+    decided = budget_seconds if budget_seconds is not None else _round_up(needed, 30)
+    reasons = [
+        f"startup budget {decided} s: "
+        + (
+            f"given; loading {weights_bytes / 1e9:.0f} GB at {speed / 1e9:g} GB/s{measured} takes {load} s."
+            if budget_seconds is not None
+            else f"loading {weights_bytes / 1e9:.0f} GB at {speed / 1e9:g} GB/s{measured} takes {load} s, x {float(margin):g},"
+            f" and {engine_start_seconds} s for compilation and graph capture."
+        )
+    ]
+    deadline = progress_deadline_seconds if progress_deadline_seconds is not None else _round_up(decided + image_pull_seconds, 60)
+    if deadline <= decided:
+        raise PlanError(
+            [
+                Problem(
+                    path=f"{path}.progressDeadlineSeconds" if path else "progressDeadlineSeconds",
+                    code="DeadlineBelowBudget",
+                    message=f"{deadline} s is not above the startup budget of {decided} s: the Deployment would be given up while the model loads."
+                    f" Use at least {_round_up(decided + image_pull_seconds, 60)}.",
+                )
+            ]
+        )
+    waves = ceil(replicas / max(1, replicas_at_a_time))
+    timeout = _round_up(waves * (deadline + GRACE_SECONDS), 60)
+    reasons.append(
+        f"progressDeadlineSeconds {deadline}: "
+        + (
+            "given, above the startup budget."
+            if progress_deadline_seconds is not None
+            else f"the startup budget and {image_pull_seconds} s to schedule and pull the image."
+        )
+    )
+    reasons.append(
+        f"update timeout {timeout} s: {waves} {'wave' if waves == 1 else 'waves'} of {replicas_at_a_time}, each the progress deadline and {GRACE_SECONDS} s to end the old pod."
+    )
+    return StartupBudget(
+        load_seconds=load,
+        budget_seconds=decided,
+        progress_deadline_seconds=deadline,
+        update_timeout_seconds=timeout,
+        reasons=tuple(reasons),
+    )
+
+
+def _round_up(seconds: int, step: int) -> int:
+    return -(-seconds // step) * step
+
+
+def _gib(size_bytes: int) -> str:
+    gib = size_bytes / GIB
+    return f"{gib:.0f} GiB" if abs(gib - round(gib)) < 0.05 else f"{gib:.1f} GiB"
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count} GPUs"
