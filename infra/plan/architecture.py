@@ -312,10 +312,20 @@ def _read(
             default=0,
         )
         or 0,
+        state_dtype_bytes=_state_dtype_bytes(text, model_type),
         dtype=dtype,
         quantization=quantization,
         supports_pipeline_parallel=class_name not in no_pipeline_classes,
     )
+
+
+def _state_dtype_bytes(text: ConfigFields, model_type: str) -> int | None:
+    named = (
+        text.values.get("mamba_ssm_dtype")
+        or text.values.get("mamba_ssm_cache_dtype")
+        or ("float32" if model_type == "nemotron_h" else None)
+    )
+    return DTYPE_BYTES.get(str(named)) if named else None
 
 
 def _latent_attention(text: ConfigFields, model_type: str) -> LatentAttention | None:

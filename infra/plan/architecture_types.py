@@ -91,7 +91,7 @@ class Architecture:
 
     `attention` and `mlp` have one entry a layer: the kind of attention, and "dense", "moe" or "none". `sliding_window` counts tokens (also the chunk
     of "chunked" layers). `global_head_dim` / `global_kv_heads` are those of full layers where they differ from the sliding ones (Gemma 4).
-    `dtype` is the checkpoint's ("bfloat16"). `supports_pipeline_parallel` follows the class in vLLM 0.33.
+    `dtype` is the checkpoint's ("bfloat16"); `state_dtype_bytes` of recurrent states where the config names another. `supports_pipeline_parallel` follows the class in vLLM 0.33.
     """
 
     name: str
@@ -134,6 +134,7 @@ class Architecture:
     encoder_channels: int = 0
     encoder_positions: int = 0
     max_position_embeddings: int = 0
+    state_dtype_bytes: int | None = None
     dtype: str = "bfloat16"
     quantization: Quantization | None = None
     supports_pipeline_parallel: bool = True
