@@ -1,0 +1,118 @@
+"""Processes of the engine: who holds a lock, which plugins were left behind, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.engine.workspace import Workspace
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """An update's lock in the file backend; `alive` where its process still runs, or cannot be looked at (another machine)."""
+
+    file: Path
+    pid: int
+    hostname: str
+    alive: bool
+
+
+def read_locks(workspace: Workspace) -> list[Lock]:
+    """The stack's locks. One that cannot be read was cut short by a crash: no process holds it."""
+    locks: list[Lock] = []
+    for file in sorted(workspace.locks.glob("*.json")):
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            pid, hostname = int(content["pid"]), str(content.get("hostname", ""))
+        except (OSError, ValueError, KeyError, TypeError):
+            locks.append(Lock(file=file, pid=0, hostname="", alive=False))
+            continue
+        here = hostname in ("", socket.gethostname())
+        locks.append(Lock(file=file, pid=pid, hostname=hostname, alive=not here or _is_engine(pid)))
+    return locks
+
+
+def _is_engine(pid: int) -> bool:
+    # A process id is used again after a while: only a pulumi process can hold a lock.
+    try:
+        state = (_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (OSError, IndexError):
+        return False
+    return _command(pid)[:1] == ["pulumi"] and state not in ("Z", "X")
+
+
+def orphans(workspace: Workspace) -> list[int]:
+    """Plugin and program processes of this workspace (by their PULUMI_HOME) that no running engine of it is an ancestor of."""
+    home = f"PULUMI_HOME={workspace.home}".encode()
+    ours = {pid for pid in _pids() if home in _environ(pid)}
+    engines = {pid for pid in ours if _is_engine(pid)}
+    return sorted(pid for pid in ours if _is_plugin(pid) and not engines.intersection(_ancestors(pid)))
+
+
+def end(pids: Iterable[int], *, patience_seconds: float = 5.0) -> None:
+    """Ends processes by id: asks first, and kills what is still there after `patience_seconds`."""
+    waiting = list(pids)
+    for pid in waiting:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience_seconds
+    while waiting and time.monotonic() < deadline:
+        time.sleep(0.05)
+        waiting = [pid for pid in waiting if _runs(pid)]
+    for pid in waiting:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_plugin(pid: int) -> bool:
+    return any(name.startswith(("pulumi-resource-", "pulumi-language-", "pulumi-analyzer-")) for name in _command(pid))
+
+
+def _command(pid: int) -> list[str]:
+    """The file names of the first three words of its command line: program, interpreter's script."""
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+    return [word.rsplit(b"/", 1)[-1].decode("utf-8", "replace") for word in words[:3]]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except (OSError, IndexError):
+        return False
+
+
+def _pids() -> Iterator[int]:
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            yield int(entry.name)
+
+
+def _environ(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _ancestors(pid: int) -> set[int]:
+    seen: set[int] = set()
+    while pid > 1:
+        try:
+            pid = int((_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            break
+        seen.add(pid)
+    return seen
