@@ -1,0 +1,362 @@
+"""Decides a pool's KubeletConfiguration: the strictest one with which the kubelet starts and admits every planned pod in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infra.catalog.types import NodeShape
+from infra.config.pools import CoTenant
+from infra.errors import PlanError, Problem
+from infra.plan.binding import Unbound, bind_ranks, describe_binding
+from infra.plan.kubelet_config import policies_to_try
+from infra.plan.kubelet_fields import read_user_fields
+from infra.plan.kubelet_machine import missing_facts
+from infra.plan.kubelet_reserve import check_reserved_memory, reserve
+from infra.plan.kubelet_search import Answer, Failure, Question, reserved_by_node, search, start_kubelet, without
+from infra.plan.kubelet_slots import Slots, lay_out
+from infra.plan.kubelet_widths import NodeWidths
+from infra.plan.model import NumaNodePlan, RankBinding, SlotGroup
+from infra.plan.placement import PodShape, amount, blockable, describe
+from infra.units import format_bytes
+
+PROVEN_KUBERNETES = "1.37"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolDecision:
+    """What is decided for one pool; equal for all its nodes.
+
+    `kubelet` holds the KubeletConfiguration fields to roll out. `pods` are the shapes as they will run (CPUs raised where the stack file gave none).
+    `slots`, `bindings` and `pod_reasons` are keyed by pod shape; a binding is None where every place of the pod is one NUMA node or where ranks cannot be
+    bound (then `pod_reasons` and a warning say why). `allocatable_cpu` in whole CPUs; memory at the catalog's lower bound.
+    """
+
+    kubelet: Mapping[str, Any]
+    numa_nodes: tuple[NumaNodePlan, ...]
+    allocatable_cpu: int
+    allocatable_memory_bytes: int
+    allocatable_gpus: int
+    pods: tuple[PodShape, ...]
+    slots: Mapping[str, tuple[SlotGroup, ...]]
+    bindings: Mapping[str, RankBinding | None]
+    idle_gpus: int
+    stranded_gpus: int
+    reasons: tuple[str, ...]
+    pod_reasons: Mapping[str, tuple[str, ...]]
+    warnings: tuple[Problem, ...]
+
+    def pod(self, name: str) -> PodShape:
+        return next(pod for pod in self.pods if pod.name == name)
+
+
+def decide_pool(
+    *,
+    path: str,
+    shape: NodeShape,
+    nodes: int,
+    kubernetes_version: str,
+    user_kubelet: Mapping[str, Any],
+    pods: Sequence[PodShape],
+    resource_name: str,
+    co_tenants: Sequence[CoTenant] = (),
+    platform: str = "existing",
+) -> PoolDecision:
+    """The decision for `nodes` equal machines; `path` is the pool's in the stack file (`nodePools[0]`), and the pods carry their own.
+
+    Raises PlanError with every problem that one pass can find, each with its path: unknown or misspelled fields, reservations that do not add up, a
+    configuration that the kubelet refuses, pods that find no room, and a policy that refuses a pod in some order, with that order.
+    """
+    where = f"{path}.kubelet"
+    user, problems = read_user_fields(user_kubelet, where)
+    problems += missing_facts(shape, f"{path}.{'topology' if shape.id == 'inline' else 'nodeShape'}")
+    if problems:
+        raise PlanError(problems)
+    reservations, found = reserve(user, shape, where, reserves_cpus=True)
+    problems += found
+    static_memory = user.get("memoryManagerPolicy") == "Static"
+    if static_memory and not found and reservations.memory_bytes is None:
+        problems.append(
+            Problem(
+                f"{where}.evictionHard.memory.available",
+                "PercentWithStaticMemory",
+                f"{reservations.fields['evictionHard']['memory.available']} is a share of the kernel's own MemTotal, and reservedMemory has to match it to the byte: "
+                "with memoryManagerPolicy Static give a quantity, for example 100Mi.",
+            )
+        )
+    warnings: list[Problem] = []
+    if "reservedMemory" in user:
+        if user.get("memoryManagerPolicy") == "None":
+            user = {name: value for name, value in user.items() if name != "reservedMemory"}
+            warnings.append(
+                Problem(
+                    f"{where}.reservedMemory",
+                    "WithoutEffect",
+                    "has no effect with memoryManagerPolicy None and is left out of the configuration.",
+                )
+            )
+        elif not found:
+            problems += check_reserved_memory(user, reservations, where)
+    if problems:
+        raise PlanError(problems)
+    question = Question(
+        path=path,
+        shape=shape,
+        nodes=nodes,
+        kubernetes_version=kubernetes_version,
+        user=user,
+        reservations=reservations,
+        pods=tuple(pods),
+        co_tenants=tuple(co_tenants),
+        resource_name=resource_name,
+    )
+    answer, failures = search(question)
+    if answer is None:
+        raise PlanError(_with_way_out(question, failures))
+    return _decision(question, answer, failures, warnings)
+
+
+def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Problem]:
+    """The failures' problems; where a field of the user stands in the way, what would work without it."""
+    problems = [failure.problem for failure in failures]
+    if any(failure.final for failure in failures):
+        return problems
+    for name in (
+        "reservedMemory",
+        "memoryManagerPolicy",
+        "topologyManagerScope",
+        "topologyManagerPolicy",
+        "cpuManagerPolicyOptions",
+    ):
+        if name not in question.user:
+            continue
+        answer, _ = search(without(question, name))
+        if answer is None:
+            continue
+        works = answer.fields.get(name)
+        if works is None:
+            hint = f" Leave {question.path}.kubelet.{name} out: without it all pods are admitted in every order."
+        elif name == "reservedMemory":
+            split = " and ".join(f"{entry['limits']['memory']} on NUMA node {entry['numaNode']}" for entry in works)
+            hint = f" The split that works: {split}; leave reservedMemory out and the plan writes it."
+        else:
+            hint = f" {name} {works} admits all pods in every order."
+        return [replace(problem, message=problem.message + hint) for problem in problems]
+    if any(failure.proven_refusal for failure in failures) and len(question.pods) > 1:
+        return [
+            replace(
+                problem,
+                message=f"{problem.message} Give the models pools of their own (taints keep others off), or leave topologyManagerPolicy out.",
+            )
+            for problem in problems
+        ]
+    return problems
+
+
+def _decision(question: Question, answer: Answer, failures: Sequence[Failure], warnings: list[Problem]) -> PoolDecision:
+    shape, candidate = question.shape, answer.candidate
+    kubelet = start_kubelet(question, answer.fields)
+    slots = lay_out(question, answer, kubelet)
+    widths = NodeWidths.of(
+        shape, reserved_memory=reserved_by_node(answer.fields), pins_cpus=answer.fields["cpuManagerPolicy"] == "static"
+    )
+    bindings: dict[str, RankBinding | None] = {}
+    pod_reasons: dict[str, tuple[str, ...]] = {}
+    for asked, pod in zip(question.pods, candidate.shapes, strict=True):
+        reasons = _cpu_reasons(asked, pod, widths)
+        bindings[pod.name], said = _binding(question, answer, pod, slots, widths, warnings)
+        pod_reasons[pod.name] = (*reasons, *said)
+        if candidate.topology_policy in ("best-effort", "none"):
+            _warn_of_misalignment(question, answer, pod, widths, warnings)
+    for index in blockable(candidate.shapes, answer.capacity, question.nodes):
+        pod = candidate.shapes[index]
+        warnings.append(
+            Problem(
+                f"{pod.path}.replicas",
+                "MayStayPending",
+                f"the scheduler may spread the other models of {question.path} so that a pod of {pod.gpus} GPUs finds no node, though there is room for all: "
+                "give the models pools of their own, or pack pods (scoring MostAllocated).",
+            )
+        )
+    _general_warnings(question, answer, slots, warnings)
+    return PoolDecision(
+        kubelet=answer.fields,
+        numa_nodes=_numa_nodes(question, answer, kubelet),
+        allocatable_cpu=int(kubelet.allocatable["cpu"]) // 1000,
+        allocatable_memory_bytes=int(kubelet.allocatable["memory"]),
+        allocatable_gpus=shape.gpus,
+        pods=candidate.shapes,
+        slots=slots.by_pod,
+        bindings=bindings,
+        idle_gpus=slots.idle_gpus,
+        stranded_gpus=slots.stranded_gpus,
+        reasons=_reasons(question, answer, failures),
+        pod_reasons=pod_reasons,
+        warnings=tuple(sorted(set(warnings))),
+    )
+
+
+def _cpu_reasons(asked: PodShape, pod: PodShape, widths: NodeWidths) -> tuple[str, ...]:
+    if pod.cpu == asked.cpu:
+        return ()
+    width = widths.spans(pod)
+    return (
+        f"{pod.cpu} CPUs instead of {asked.cpu}: {pod.gpus} GPUs lie on {width} NUMA nodes, and only a pod with more than "
+        f"{widths.cpus.least_of_width(width) - 1} CPUs gets CPUs on all of them (with fewer the CPU manager takes all from one node).",
+    )
+
+
+def _binding(
+    question: Question, answer: Answer, pod: PodShape, slots: Slots, widths: NodeWidths, warnings: list[Problem]
+) -> tuple[RankBinding | None, tuple[str, ...]]:
+    if not pod.bind_ranks:
+        return None, ()
+    example = slots.by_pod[pod.name][0].slots[0]
+    homes = question.shape.gpu_numa_nodes
+    hidden = question.shape.numa_in_guest is False
+    width = max(widths.spans(pod), 2)
+    bound = bind_ranks(
+        [None if hidden else homes[gpu] for gpu in example.gpus],
+        [footprint.container(pod.main_container) for footprint in answer.footprints[pod.name]],
+        all_memory_nodes=[node.id for node in question.shape.numa_nodes if node.cpus and node.memory_bytes],
+        enough_cpus=widths.enough_cpus(width) if len(widths.cpus.capacities) >= width else pod.cpu,
+    )
+    if bound is None:
+        return None, ()
+    if isinstance(bound, Unbound):
+        warnings.append(Problem(f"{pod.path}.resources.cpu", "RanksNotBound", bound.reason))
+        return None, (f"No rank binding: {bound.reason}",)
+    memory = ", ".join(map(str, bound.memory_nodes))
+    return bound, (
+        f"Rank binding: {describe_binding(bound)}; the pod holds these CPUs in every one of the {answer.states} states that were proven and may allocate "
+        f"memory on NUMA nodes {memory}.",
+    )
+
+
+def _warn_of_misalignment(question: Question, answer: Answer, pod: PodShape, widths: NodeWidths, warnings: list[Problem]) -> None:
+    """Best-effort and none admit what they cannot align: says of which pods that fit one NUMA node this is so."""
+    if widths.spans(pod) != 1:
+        return
+    apart = [
+        place
+        for place in (f.container(pod.main_container) for f in answer.footprints[pod.name])
+        if len({n for n, _ in (*place.cpus, *place.devices)}) > 1
+    ]
+    if apart:
+        nodes = ", ".join(str(node) for node in sorted({n for n, _ in (*apart[0].cpus, *apart[0].devices)}))
+        warnings.append(
+            Problem(
+                pod.path,
+                "AlignmentNotAssured",
+                f"{pod.gpus} GPUs and {pod.cpu} CPUs fit one NUMA node of {question.shape.id}, but topologyManagerPolicy {answer.candidate.topology_policy} "
+                f"lets a pod come to lie on NUMA nodes {nodes} in some orders. Give pods of different size pools of their own.",
+            )
+        )
+
+
+def _general_warnings(question: Question, answer: Answer, slots: Slots, warnings: list[Problem]) -> None:
+    policy, where = answer.candidate.topology_policy, f"{question.path}.kubelet.topologyManagerPolicy"
+    if question.kubernetes_version != PROVEN_KUBERNETES:
+        warnings.append(
+            Problem(
+                "kubernetesVersion",
+                "AdmissionNotProven",
+                f"the proof follows the kubelet of Kubernetes {PROVEN_KUBERNETES}; for {question.kubernetes_version} admission is not proven. "
+                f"Plan for {PROVEN_KUBERNETES}, or try the pool with one node first.",
+            )
+        )
+    if question.shape.numa_in_guest is False and policy != "none":
+        warnings.append(
+            Problem(
+                where,
+                "PolicyWithoutEffect",
+                f"{question.shape.id} is a virtual machine that hides NUMA: the device plugin reports no NUMA node, so {policy} aligns CPUs and memory with nothing.",
+            )
+        )
+    if slots.stranded_gpus:
+        sizes = ", ".join(sorted({str(pod.gpus) for pod in answer.candidate.shapes}, key=int))
+        warnings.append(
+            Problem(
+                question.path,
+                "StrandedGpus",
+                f"{slots.stranded_gpus} of {slots.idle_gpus} idle GPUs cannot be used by any pod of the planned sizes ({sizes} GPUs) under {policy}. "
+                "Use sizes that divide the GPUs of a NUMA node.",
+            )
+        )
+
+
+def _numa_nodes(question: Question, answer: Answer, kubelet: Any) -> tuple[NumaNodePlan, ...]:
+    pinned = kubelet.allocatable_memory_bytes
+    with_memory = [node.id for node in question.shape.numa_nodes if node.memory_bytes]
+    kept = int(kubelet.capacity["memory"]) - int(kubelet.allocatable["memory"])
+    share, rest = divmod(kept, max(len(with_memory), 1))
+    plans = []
+    for node in question.shape.numa_nodes:
+        memory = node.memory_bytes or 0
+        even = max(memory - share - (rest if node.id == with_memory[0] else 0), 0) if node.id in with_memory else 0
+        plans.append(
+            NumaNodePlan(
+                id=node.id,
+                cpus=node.cpus or (),
+                reserved_cpus=tuple(sorted(set(node.cpus or ()) & kubelet.reserved_cpus)),
+                memory_bytes=memory,
+                allocatable_memory_bytes=pinned.get(node.id, even),
+                gpus=node.gpus or (),
+                nics=node.nics,
+            )
+        )
+    return tuple(plans)
+
+
+def _reasons(question: Question, answer: Answer, failures: Sequence[Failure]) -> tuple[str, ...]:
+    candidate = answer.candidate
+    given = "as the stack file says" if "topologyManagerPolicy" in question.user else "the strictest that admits all pods"
+    loads = "; or ".join(describe(candidate.shapes, load) for load in answer.loads[:4]) + ("; ..." if len(answer.loads) > 4 else "")
+    reasons = [
+        f"topologyManagerPolicy {candidate.topology_policy}, {given}: every order of starts, ends and restarts was tried, {answer.states} states, with what the "
+        f"scheduler can put on a node ({loads})" + (" and the Guaranteed co-tenants." if question.guaranteed_co_tenants else ".")
+    ]
+    seen = set()
+    for failure in failures:
+        if failure.policy not in seen:
+            seen.add(failure.policy)
+            reasons.append(f"Not {failure.policy}: {failure.problem}")
+    left_out = policies_to_try(question.user, question.shape)[1]
+    if left_out:
+        reasons.append(left_out)
+    reasons += question.reservations.reasons
+    if candidate.split is not None:
+        reasons.append(f"{candidate.split.reason} Together {question.reservations.sum_in_words}.")
+    elif candidate.memory_policy == "None" and "memoryManagerPolicy" not in question.user:
+        reasons.append(_why_no_static_memory(question))
+    options = answer.fields.get("cpuManagerPolicyOptions") or {}
+    if options.get("distribute-cpus-across-numa") == "true":
+        reasons.append(
+            "distribute-cpus-across-numa takes the CPUs of a pod that needs several NUMA nodes from all of them alike, instead of filling the first."
+        )
+    if "strict-cpu-reservation" in options:
+        reasons.append("strict-cpu-reservation keeps pods of the shared pool off the reserved CPUs too.")
+    if (
+        candidate.full_pcpus_only is False
+        and answer.fields["cpuManagerPolicy"] == "static"
+        and (question.shape.threads_per_core or 1) > 1
+    ):
+        reasons.append(
+            "full-pcpus-only is off: a Guaranteed pod on these nodes asks for CPUs that are no whole physical cores, and the kubelet would refuse it "
+            "(SMTAlignmentError)."
+        )
+    return tuple(reasons)
+
+
+def _why_no_static_memory(question: Question) -> str:
+    if question.reservations.memory_bytes is None:
+        return "memoryManagerPolicy None: the memory threshold of evictionHard is a percentage, and Static would need its bytes."
+    total = format_bytes(question.reservations.memory_bytes)
+    return (
+        f"memoryManagerPolicy None: with Static the pods' memory would have to need as many NUMA nodes as their GPUs, on any machine with at least the catalog's "
+        f"memory, or the reservation of {total} leaves too little on a NUMA node. Pods may allocate on all NUMA nodes; their ranks are bound instead."
+    )
+
+
+__all__ = ["PodShape", "PoolDecision", "amount", "decide_pool"]

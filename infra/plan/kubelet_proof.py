@@ -1,0 +1,250 @@
+"""Proves that a kubelet admits every planned pod in whatever order the pods of a node start, end and start again.
+
+All states that can be reached are visited. Two states count as one where they differ only in which of equal CPUs and devices of a NUMA node are taken,
+and in which of equal pods took them: admission looks at counts for each NUMA node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infra.kubelet import Kubelet, PodResult
+
+MOST_STATES = 4_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resident:
+    """A kind of pod that lives on a node: `count` equal pods, admitted as `pod` says (containers with requests and limits)."""
+
+    name: str
+    pod: Mapping[str, Any]
+    count: int
+
+
+@dataclass(frozen=True, order=True)
+class ContainerFootprint:
+    """Where a container's resources lie: pairs of NUMA node id and count, ids of memory nodes, NUMA nodes of the merged hint."""
+
+    name: str
+    cpus: tuple[tuple[int, int], ...]
+    devices: tuple[tuple[int, int], ...]
+    memory_numa: tuple[int, ...]
+    topology: tuple[int, ...]
+
+
+@dataclass(frozen=True, order=True)
+class Footprint:
+    """Where a pod lies, container by container; CPUs and devices are counted by NUMA node (-1: the device has none)."""
+
+    containers: tuple[ContainerFootprint, ...]
+
+    def container(self, name: str) -> ContainerFootprint:
+        return next(container for container in self.containers if container.name == name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Admission:
+    """One admitted pod: its footprint, and for each container the CPU ids and device ids that this run gave it."""
+
+    footprint: Footprint
+    cpus: Mapping[str, tuple[int, ...]]
+    devices: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """An order of events after which the kubelet refuses a pod."""
+
+    events: tuple[str, ...]
+    resident: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        before = f"after {', '.join(self.events)}" if self.events else "on an empty node"
+        return f"{before} the kubelet refuses a pod of {self.resident} ({self.reason}: {self.message})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """Every order was tried: the number of states, and all the places that each kind of pod can come to lie in."""
+
+    states: int
+    footprints: Mapping[str, frozenset[Footprint]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undecided:
+    """More states than `limit`; nothing was refused in those that were visited."""
+
+    limit: int
+
+
+class NumaMap:
+    """NUMA nodes of CPUs and devices of one machine, for counting by node."""
+
+    def __init__(self, machine: Mapping[str, Any], devices: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        self.of_cpu: dict[int, int] = {}
+        self.core_of_cpu: dict[int, tuple[int, ...]] = {}
+        for node in machine["numa"]:
+            for core in node["cpus"]:
+                for cpu in core:
+                    self.of_cpu[cpu] = node["id"]
+                    self.core_of_cpu[cpu] = tuple(core)
+        self.of_device = {device["id"]: (device.get("numa") or [-1])[0] for listed in devices.values() for device in listed}
+
+    def split_cores(self, cpus: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Cores of which these CPUs are a part only, counted by NUMA node."""
+        taken = set(cpus)
+        cores = {self.core_of_cpu[cpu] for cpu in cpus}
+        return _counted(self.of_cpu[core[0]] for core in cores if not taken.issuperset(core))
+
+
+def _counted(numbers: Iterator[int]) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(Counter(numbers).items()))
+
+
+def admission_of(result: PodResult, numa: NumaMap) -> Admission:
+    """Reads a kubelet's answer for an admitted pod."""
+    footprints, cpus, devices = [], {}, {}
+    for container in result.containers:
+        own = tuple(sorted(container.cpus))
+        ids = tuple(i for listed in container.devices.values() for i in listed)
+        cpus[container.name], devices[container.name] = own, ids
+        footprints.append(
+            ContainerFootprint(
+                name=container.name,
+                cpus=_counted(numa.of_cpu[cpu] for cpu in own),
+                devices=_counted(numa.of_device[i] for i in ids),
+                memory_numa=container.memory_numa,
+                topology=tuple(container.topology or ()),
+            )
+        )
+    return Admission(footprint=Footprint(tuple(footprints)), cpus=cpus, devices=devices)
+
+
+@dataclass(frozen=True)
+class _Pod:
+    kind: int
+    name: str
+    admission: Admission
+
+
+@dataclass
+class _State:
+    kubelet: Kubelet
+    pods: tuple[_Pod, ...]
+    parent: _State | None
+    event: str
+
+    def events(self) -> tuple[str, ...]:
+        events: list[str] = []
+        state: _State | None = self
+        while state is not None and state.event:
+            events.append(state.event)
+            state = state.parent
+        return tuple(reversed(events))
+
+
+def prove(
+    start: Kubelet, residents: Sequence[Resident], numa: NumaMap, *, most_states: int = MOST_STATES
+) -> Proof | Refusal | Undecided:
+    """Visits every state that starts and ends of these pods can reach on a node, nearest first; the first refusal found is the shortest.
+
+    At each state every pod that is not running must be admitted: that is what a restart, a rescheduled replica or a rolling update asks for.
+    """
+    first = _State(kubelet=start, pods=(), parent=None, event="")
+    seen = {_key(first, numa)}
+    queue = deque([first])
+    footprints: dict[str, set[Footprint]] = {resident.name: set() for resident in residents}
+    while queue:
+        state = queue.popleft()
+        for following in _following(state, residents, numa, footprints):
+            if isinstance(following, Refusal):
+                return following
+            key = _key(following, numa)
+            if key in seen:
+                continue
+            seen.add(key)
+            if len(seen) > most_states:
+                return Undecided(limit=most_states)
+            queue.append(following)
+    return Proof(states=len(seen), footprints={name: frozenset(places) for name, places in footprints.items()})
+
+
+def _following(
+    state: _State, residents: Sequence[Resident], numa: NumaMap, footprints: Mapping[str, set[Footprint]]
+) -> Iterator[_State | Refusal]:
+    running = Counter(pod.kind for pod in state.pods)
+    for kind, resident in enumerate(residents):
+        if running[kind] >= resident.count:
+            continue
+        names = {pod.name for pod in state.pods}
+        name = next(n for n in (f"{resident.name}-{i}" for i in range(resident.count)) if n not in names)
+        kubelet = state.kubelet.copy()
+        result = kubelet.admit({"name": name, **resident.pod})
+        if not result.admitted:
+            yield Refusal(events=state.events(), resident=resident.name, reason=result.reason, message=result.message)
+            return
+        admission = admission_of(result, numa)
+        footprints[resident.name].add(admission.footprint)
+        where = _where(admission.footprint)
+        yield _State(
+            kubelet=kubelet,
+            pods=(*state.pods, _Pod(kind, name, admission)),
+            parent=state,
+            event=f"start of {resident.name}{f' ({where})' if where else ''}",
+        )
+    ended: set[tuple[int, Footprint, tuple[tuple[int, int], ...]]] = set()
+    for pod in state.pods:
+        signature = (pod.kind, pod.admission.footprint, _split(pod, numa))
+        if signature in ended:
+            continue
+        ended.add(signature)
+        kubelet = state.kubelet.copy()
+        kubelet.remove(pod.name)
+        where = _where(pod.admission.footprint)
+        yield _State(
+            kubelet=kubelet,
+            pods=tuple(other for other in state.pods if other is not pod),
+            parent=state,
+            event=f"end of {residents[pod.kind].name}{f' ({where})' if where else ''}",
+        )
+
+
+def _split(pod: _Pod, numa: NumaMap) -> tuple[tuple[int, int], ...]:
+    return numa.split_cores([cpu for cpus in pod.admission.cpus.values() for cpu in cpus])
+
+
+def _where(footprint: Footprint) -> str:
+    nodes = sorted(
+        {node for c in footprint.containers for node, _ in (*c.cpus, *c.devices) if node >= 0}
+        | {node for c in footprint.containers for node in c.memory_numa}
+    )
+    if not nodes:
+        return ""
+    return f"NUMA node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
+
+
+def _key(state: _State, numa: NumaMap) -> tuple[Any, ...]:
+    """What later admissions depend on: the kinds and places of the running pods, and how many cores of each NUMA node are half taken."""
+    pods = Counter((pod.kind, pod.admission.footprint, _split(pod, numa)) for pod in state.pods)
+    everything = [cpu for pod in state.pods for cpus in pod.admission.cpus.values() for cpu in cpus]
+    return (frozenset(pods.items()), numa.split_cores(everything))
+
+
+def fill(start: Kubelet, residents: Sequence[Resident], numa: NumaMap) -> tuple[Kubelet, dict[str, list[Admission]]]:
+    """Starts the pods once in the given order on a copy of `start`; where a pod is refused the rest of its kind is left out."""
+    kubelet = start.copy()
+    admitted: dict[str, list[Admission]] = {resident.name: [] for resident in residents}
+    for resident in residents:
+        for index in range(resident.count):
+            result = kubelet.admit({"name": f"{resident.name}-{index}", **resident.pod})
+            if not result.admitted:
+                break
+            admitted[resident.name].append(admission_of(result, numa))
+    return kubelet, admitted

@@ -1,0 +1,368 @@
+"""Tries kubelet configurations, strictest topology policy first, until one is proven to admit every planned pod in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infra.catalog.types import NodeShape
+from infra.config.pools import CoTenant
+from infra.errors import Problem
+from infra.kubelet import Kubelet, KubeletRefuses, Machine
+from infra.kubelet.machine import Device
+from infra.plan.kubelet_config import MOST_NUMA_NODES_ENUMERATED, Candidate, configuration, policies_to_try
+from infra.plan.kubelet_machine import devices_of, machine_of, memory_variants
+from infra.plan.kubelet_proof import Footprint, NumaMap, Proof, Refusal, Resident, prove
+from infra.plan.kubelet_reserve import DEFAULT_MAX_PODS, Reservations, mebibytes, memory_splits
+from infra.plan.kubelet_widths import NodeWidths
+from infra.plan.placement import Load, NodeCapacity, Placement, PodShape, TooManyLoads, amount, describe, maximal_loads, spread
+from infra.units import GIB, format_gib, parse_bytes, parse_millicpu
+
+# What our own and the platform's DaemonSets on a GPU node request together (network plugin, kube-proxy, feature discovery, device plugin,
+# exporters); they are Burstable or BestEffort, so that only the node fit counts them.
+DAEMON_MILLICPU, DAEMON_MEMORY_BYTES, DAEMON_PODS = 1000, 2 * GIB, 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A pool as far as its kubelet matters. `user` holds the stack file's fields, read and spelled right."""
+
+    path: str
+    shape: NodeShape
+    nodes: int
+    kubernetes_version: str
+    user: Mapping[str, Any]
+    reservations: Reservations
+    pods: tuple[PodShape, ...]
+    co_tenants: tuple[CoTenant, ...]
+    resource_name: str
+    unavailable: frozenset[str] = frozenset()  # fields that the platform cannot express
+
+    @property
+    def guaranteed_co_tenants(self) -> tuple[Resident, ...]:
+        """Co-tenants for which the CPU and memory managers set something aside; the others count only in the node fit."""
+        residents = []
+        for tenant in self.co_tenants:
+            if tenant.qos_class == "Guaranteed":
+                sizes = {"cpu": tenant.cpu, "memory": tenant.memory}
+                container = {"name": tenant.name, "requests": sizes, "limits": sizes}
+                residents.append(Resident(name=tenant.name, pod={"containers": [container]}, count=tenant.per_node))
+        return tuple(residents)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A configuration that is proven, with what the proof found. `allocatable` is the kubelet's (cpu in thousandths, bytes), at the catalog's memory."""
+
+    candidate: Candidate
+    fields: Mapping[str, Any]
+    capacity: NodeCapacity
+    placement: Placement
+    loads: tuple[Load, ...]
+    states: int
+    footprints: Mapping[str, frozenset[Footprint]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a candidate was given up. `final`: no other candidate can do better (the kubelet refuses the user's own fields, the pool is too small)."""
+
+    policy: str
+    problem: Problem
+    final: bool = False
+    proven_refusal: bool = False
+
+
+def search(question: Question) -> tuple[Answer | None, list[Failure]]:
+    """The first answer, and the failures on the way: one for each stricter policy, or those of the policy that the user fixed."""
+    failures: list[Failure] = []
+    policies, _ = policies_to_try(question.user, question.shape)
+    for policy in policies:
+        of_policy: list[Failure] = []
+        for candidate in _candidates(question, policy):
+            outcome = _attempt(question, candidate)
+            if isinstance(outcome, Answer):
+                return outcome, failures
+            if any(failure.final for failure in outcome):
+                return None, outcome
+            of_policy = of_policy or outcome
+        failures += of_policy
+    return None, failures
+
+
+def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
+    user, shape = question.user, question.shape
+    options = user.get("cpuManagerPolicyOptions") or {}
+    pins_cpus = user.get("cpuManagerPolicy", "static") == "static"
+    plain = NodeWidths.of(shape, reserved_memory=None, pins_cpus=pins_cpus)
+    shapes = tuple(plain.with_enough_cpus(pod) if policy != "single-numa-node" else pod for pod in question.pods)
+    spans = any(plain.spans(pod) > 1 and pod.bind_ranks for pod in shapes)
+    distribute = pins_cpus and spans and not {"align-by-socket", "prefer-align-cpus-by-uncorecache"} & set(options)
+    several = any(pod.container_count > 1 for pod in shapes)
+    scopes = (
+        [user["topologyManagerScope"]] if "topologyManagerScope" in user else ["pod", "container"] if several else ["container"]
+    )
+    if "topologyManagerScope" in question.unavailable and "topologyManagerScope" not in user:
+        scopes = ["container"]
+    full = [options["full-pcpus-only"] == "true"] if "full-pcpus-only" in options else [True, False]
+    if not pins_cpus:
+        full = [False]
+    for memory_policy, split in _memory_choices(question):
+        for scope in scopes:
+            for full_pcpus_only in full:
+                yield Candidate(
+                    topology_policy=policy,
+                    scope=scope,
+                    memory_policy=memory_policy,
+                    full_pcpus_only=full_pcpus_only,
+                    distribute=distribute,
+                    split=split,
+                    shapes=shapes,
+                )
+
+
+def _memory_choices(question: Question) -> Iterator[tuple[str, Any]]:
+    user, shape = question.user, question.shape
+    total = question.reservations.memory_bytes
+    wanted = [user["memoryManagerPolicy"]] if "memoryManagerPolicy" in user else ["Static", "None"]
+    for policy in wanted:
+        if policy == "None":
+            yield policy, None
+            continue
+        free = "memoryManagerPolicy" not in user
+        if free and (
+            total is None
+            or len(shape.numa_nodes) > MOST_NUMA_NODES_ENUMERATED
+            or question.unavailable & {"memoryManagerPolicy", "reservedMemory"}
+        ):
+            continue
+        if "reservedMemory" in user:
+            yield policy, None
+        elif total is not None:
+            splits = memory_splits(total, shape)
+            for split in splits:
+                yield policy, split
+            if not splits and not free:
+                yield policy, None
+
+
+def _attempt(question: Question, candidate: Candidate) -> Answer | list[Failure]:
+    fields = configuration(candidate, question.user, question.reservations, question.shape)
+    conflicts = _conflicts(question, candidate, fields)
+    devices = devices_of(question.shape, question.resource_name)
+    started = _start(question, fields, {}, devices)
+    if isinstance(started, Failure):
+        return [started]
+    capacity = capacity_of(question, started)
+    placement = spread(candidate.shapes, capacity, question.nodes)
+    if placement.unplaced:
+        return [_no_room(question, candidate, capacity, index, pods) for index, pods in placement.unplaced]
+    if conflicts:
+        return conflicts
+    numa = NumaMap(machine_of(question.shape), devices)
+    states, loads_seen = 0, set()
+    footprints: dict[str, set[Footprint]] = {pod.name: set() for pod in candidate.shapes}
+    for words, factors in memory_variants(question.shape, pinned=candidate.memory_policy == "Static"):
+        kubelet = _start(question, fields, factors, devices)
+        if isinstance(kubelet, Failure):
+            return [kubelet]
+        try:
+            loads = maximal_loads(candidate.shapes, capacity_of(question, kubelet))
+        except TooManyLoads:
+            return [_unproven(question, candidate, "more mixtures of pods on a node than can be looked at")]
+        loads_seen.update(loads)
+        for load in loads:
+            residents = _residents(candidate.shapes, load) + question.guaranteed_co_tenants
+            outcome = prove(kubelet, residents, numa)
+            if isinstance(outcome, Refusal):
+                return [_refused(question, candidate, fields, load, outcome, words)]
+            if not isinstance(outcome, Proof):
+                return [
+                    _unproven(
+                        question, candidate, f"more than {outcome.limit} states of a node with {describe(candidate.shapes, load)}"
+                    )
+                ]
+            states += outcome.states
+            for name, places in outcome.footprints.items():
+                if name in footprints:
+                    footprints[name] |= places
+    return Answer(
+        candidate=candidate,
+        fields=fields,
+        capacity=capacity,
+        placement=placement,
+        loads=tuple(sorted(loads_seen, reverse=True)),
+        states=states,
+        footprints={name: frozenset(places) for name, places in footprints.items()},
+    )
+
+
+def start_kubelet(question: Question, fields: Mapping[str, Any]) -> Kubelet:
+    """The kubelet of an answer on the catalog's machine; it is known to start."""
+    kubelet = _start(question, fields, {}, devices_of(question.shape, question.resource_name))
+    assert isinstance(kubelet, Kubelet)
+    return kubelet
+
+
+def _start(
+    question: Question, fields: Mapping[str, Any], factors: Mapping[int, int], devices: Mapping[str, Any]
+) -> Kubelet | Failure:
+    try:
+        return Kubelet.start(
+            Machine.from_dict(machine_of(question.shape, factors)),
+            fields,
+            {name: [Device.from_dict(device) for device in listed] for name, listed in devices.items()},
+            kubernetes_version=question.kubernetes_version,
+        )
+    except KubeletRefuses as refusal:
+        message = "; ".join(refusal.errors)
+        field = next(
+            (name for name in sorted(fields, key=len, reverse=True) if name.lower() in message.lower()),
+            _STAGE_FIELDS.get(refusal.stage),
+        )
+        where = f"{question.path}.kubelet" + (f".{field}" if field else "")
+        text = f"the kubelet would not start ({refusal.stage}): {message}"
+        return Failure(policy=str(fields["topologyManagerPolicy"]), problem=Problem(where, "KubeletRefuses", text), final=True)
+
+
+_STAGE_FIELDS: Mapping[str, str] = {
+    "reservedSystemCPUs": "reservedSystemCPUs",
+    "kubeReserved": "kubeReserved",
+    "systemReserved": "systemReserved",
+    "evictionHard": "evictionHard",
+    "topologymanager": "topologyManagerPolicyOptions",
+    "cpumanager": "cpuManagerPolicyOptions",
+    "memorymanager": "reservedMemory",
+    "nodeAllocatable": "kubeReserved",
+}
+
+
+def capacity_of(question: Question, kubelet: Kubelet) -> NodeCapacity:
+    """What the scheduler may give to planned pods on a node: allocatable less co-tenants and DaemonSets."""
+    there = kubelet.allocatable
+    counted = [tenant for tenant in question.co_tenants if tenant.qos_class != "BestEffort"]
+    return NodeCapacity(
+        millicpu=int(there["cpu"]) - DAEMON_MILLICPU - sum(parse_millicpu(tenant.cpu) * tenant.per_node for tenant in counted),
+        memory_bytes=int(there["memory"])
+        - DAEMON_MEMORY_BYTES
+        - sum(parse_bytes(tenant.memory) * tenant.per_node for tenant in counted),
+        gpus=int(there.get(question.resource_name, 0)),
+        pods=int(there.get("pods", question.user.get("maxPods", DEFAULT_MAX_PODS)))
+        - DAEMON_PODS
+        - sum(t.per_node for t in question.co_tenants),
+    )
+
+
+def _residents(shapes: tuple[PodShape, ...], load: Load) -> tuple[Resident, ...]:
+    return tuple(Resident(name=pod.name, pod=pod.pod, count=count) for pod, count in zip(shapes, load, strict=True) if count)
+
+
+def reserved_by_node(fields: Mapping[str, Any]) -> dict[int, int] | None:
+    """reservedMemory by NUMA node in bytes; None without the Static memory manager."""
+    if fields.get("memoryManagerPolicy") != "Static":
+        return None
+    reserved: dict[int, int] = {}
+    for entry in fields.get("reservedMemory") or ():
+        node = int(entry.get("numaNode", 0))
+        reserved[node] = reserved.get(node, 0) + parse_bytes((entry.get("limits") or {}).get("memory", 0))
+    return reserved
+
+
+def _conflicts(question: Question, candidate: Candidate, fields: Mapping[str, Any]) -> list[Failure]:
+    widths = NodeWidths.of(
+        question.shape, reserved_memory=reserved_by_node(fields), pins_cpus=fields["cpuManagerPolicy"] == "static"
+    )
+    found = [widths.conflict(candidate.topology_policy, pod) for pod in candidate.shapes]
+    return [
+        Failure(policy=candidate.topology_policy, problem=Problem(conflict.path, "TopologyAffinityError", f"{conflict}."))
+        for conflict in found
+        if conflict is not None
+    ]
+
+
+def _no_room(question: Question, candidate: Candidate, capacity: NodeCapacity, index: int, pods: int) -> Failure:
+    pod = candidate.shapes[index]
+    alone = capacity.shortfall(candidate.shapes, tuple(int(other == index) for other in range(len(candidate.shapes))))
+    if alone is not None:
+        resource, needed, there = alone
+        field = {"GPUs": pod.gpus_path, "CPU": "resources.cpu", "memory": "resources.memory", "pods": "replicas"}[resource]
+        text = (
+            f"one pod needs {amount(resource, needed)} {resource}; a node of {question.shape.id} has {amount(resource, max(there, 0))} for pods after what "
+            f"the node, its DaemonSets and co-tenants keep. Use at most {amount(resource, max(there, 0))}, or a larger node."
+        )
+        return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.{field}", "PodTooLarge", text), final=True)
+    apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
+    text = (
+        f"{pod.copies} pods of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; the {question.nodes} "
+        f"nodes of the pool hold {pod.copies - pods} of them. Use fewer replicas, or at least {_nodes_wanted(question, candidate, capacity)} nodes."
+    )
+    return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.replicas", "PoolTooSmall", text), final=True)
+
+
+def _nodes_wanted(question: Question, candidate: Candidate, capacity: NodeCapacity) -> int:
+    low, high = question.nodes, question.nodes + sum(pod.copies for pod in candidate.shapes)
+    while low < high:
+        middle = (low + high) // 2
+        if spread(candidate.shapes, capacity, middle).unplaced:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _refused(
+    question: Question, candidate: Candidate, fields: Mapping[str, Any], load: Load, refusal: Refusal, machine: str
+) -> Failure:
+    pod = next((pod for pod in candidate.shapes if pod.name == refusal.resident), None)
+    where = _refusal_path(question, pod, refusal)
+    numbers = _free_by_node(question, fields, pod)
+    text = (
+        f"{candidate.topology_policy} does not admit {describe(candidate.shapes, load)} in every order on one node of {question.shape.id} {machine}: {refusal}."
+        f"{numbers}"
+    )
+    return Failure(policy=candidate.topology_policy, problem=Problem(where, refusal.reason or "Refused", text), proven_refusal=True)
+
+
+def _refusal_path(question: Question, pod: PodShape | None, refusal: Refusal) -> str:
+    if refusal.reason == "SMTAlignmentError":
+        return f"{pod.path}.resources.cpu" if pod else f"{question.path}.kubelet.cpuManagerPolicyOptions"
+    for name in ("reservedMemory", "topologyManagerPolicy"):
+        if name in question.user:
+            return f"{question.path}.kubelet.{name}"
+    return f"{pod.path}.resources" if pod else f"{question.path}.coTenants"
+
+
+def _free_by_node(question: Question, fields: Mapping[str, Any], pod: PodShape | None) -> str:
+    """The numbers of an empty node next to what the pod needs."""
+    reserved = reserved_by_node(fields)
+    if pod is None:
+        return ""
+    per_node = []
+    taken = start_kubelet(question, fields).reserved_cpus
+    for node in question.shape.numa_nodes:
+        if not node.cpus:
+            continue
+        parts = [f"{len(node.gpus or ())} GPUs", f"{len(set(node.cpus) - taken)} CPUs"]
+        if reserved is not None:
+            memory = (node.memory_bytes or 0) - reserved.get(node.id, 0)
+            parts.append(f"{format_gib(memory)} ({mebibytes(reserved.get(node.id, 0))} reserved)")
+        per_node.append(f"NUMA node {node.id} has {', '.join(parts)}")
+    need = f"{pod.gpus} GPUs, {pod.cpu} CPUs" + (f" and {format_gib(pod.requests[1])}" if reserved is not None else "")
+    return f" On an empty node {'; '.join(per_node)}; the pod needs {need}."
+
+
+def _unproven(question: Question, candidate: Candidate, why: str) -> Failure:
+    return Failure(
+        policy=candidate.topology_policy,
+        problem=Problem(
+            question.path,
+            "NotProven",
+            f"admission under {candidate.topology_policy} is not proven: {why}. Use dedicated pools for pods of different size.",
+        ),
+    )
+
+
+def without(question: Question, field: str) -> Question:
+    """The same question as if the user had left a field out."""
+    return replace(question, user={name: value for name, value in question.user.items() if name != field})
