@@ -56,6 +56,8 @@ _MLA_TYPES = frozenset(
         "axk1", "minicpm3",
     }
 )  # fmt: skip
+_WIDTH_NAMES = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "decoder_ffn_dim", "feed_forward_hidden_size")
+_WIDTH_NAMES_LLAMA4 = ("intermediate_size_mlp", "intermediate_size")  # intermediate_size is an expert's width there
 _LEARNED_POSITIONS = {"opt": 2, "gpt2": 0, "gpt_bigcode": 0, "whisper": 0}
 _UNGATED_TYPES = frozenset(
     {"opt", "gpt2", "gpt_bigcode", "gpt_neox", "falcon", "bloom", "phi", "starcoder2", "whisper", "nemotron", "nemotron_h"}
@@ -206,9 +208,7 @@ def _read(
             )
             return None
         head_dim = hidden // heads
-    intermediate = text.integer(
-        "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "decoder_ffn_dim", "feed_forward_hidden_size"
-    )
+    intermediate = text.integer(*_WIDTH_NAMES_LLAMA4 if model_type.startswith("llama4") else _WIDTH_NAMES)
     if intermediate is None:
         intermediate = 4 * hidden if model_type in _UNGATED_TYPES else None
     mla = _latent_attention(text, model_type)
@@ -297,6 +297,9 @@ def _read(
         norm_has_bias=model_type in _LAYER_NORM_TYPES,
         position_embeddings=_position_embeddings(text, model_type),
         vision=vision_tower(top.values, hidden, vision_parameters),
+        mtp_layers=text.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0)
+        or 0,
+        mtp_own_embeddings=text.integer("num_nextn_predict_layers") is not None,
         encoder_decoder=text.boolean("is_encoder_decoder", default=outer_type in ("whisper", "t5", "bart", "mbart")),
         encoder_layers=encoder_layers,
         encoder_intermediate=text.integer("encoder_ffn_dim", default=0) or 0,
@@ -356,7 +359,7 @@ def _mixture(
         return None, ("dense",) * layers
     width = text.integer("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size", minimum=1)
     if width is None:
-        width = intermediate
+        width = text.integer("intermediate_size") if model_type.startswith("llama4") else intermediate
     if width is None:
         text.integer("moe_intermediate_size", "intermediate_size", required=True)
         return None, ("dense",) * layers
@@ -374,9 +377,7 @@ def _mixture(
         intermediate=width,
         shared_intermediate=shared,
         shared_gate=model_type in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"),
-        router_bias=model_type == "gpt_oss"
-        or text.values.get("topk_method") == "noaux_tc"
-        or model_type in ("glm4_moe", "minimax_m2", "deepseek_v32", "kimi_k2"),
+        router_bias=model_type in ("gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "deepseek_v32", "kimi_k2"),
         expert_bias=model_type == "gpt_oss",
     )
     return moe, _mixture_layers(text, model_type, layers)

@@ -128,6 +128,8 @@ class Architecture:
     norm_has_bias: bool = False
     position_embeddings: int = 0
     vision: VisionTower | None = None
+    mtp_layers: int = 0
+    mtp_own_embeddings: bool = False
     encoder_decoder: bool = False
     encoder_layers: int = 0
     encoder_intermediate: int = 0

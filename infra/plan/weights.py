@@ -76,6 +76,21 @@ def count_parameters(architecture: Architecture) -> int:
     return total + _encoder_count(architecture) + (architecture.vision.parameters if architecture.vision else 0)
 
 
+def count_mtp_parameters(architecture: Architecture) -> int:
+    """Parameters of the checkpoint's multi-token-prediction layers: a decoder layer each, a projection of two hidden states, norms.
+
+    DeepSeek's and GLM's bring a copy of the embedding and of the head.
+    """
+    if not architecture.mtp_layers:
+        return 0
+    hidden = architecture.hidden
+    last_full = max(
+        (layer for layer, kind in enumerate(architecture.attention) if kind in ("full", "mla")), default=architecture.layers - 1
+    )
+    extra = 2 * hidden * hidden + 3 * hidden + (2 * architecture.vocab * hidden if architecture.mtp_own_embeddings else 0)
+    return architecture.mtp_layers * (_layer_count(architecture, last_full) + extra)
+
+
 def count_active_parameters(architecture: Architecture) -> int:
     """Parameters that one token passes through: experts_per_token of the routed experts, everything else."""
     moe = architecture.moe
