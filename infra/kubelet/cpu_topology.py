@@ -1,0 +1,140 @@
+"""How CPUs lie in cores, caches, sockets and NUMA nodes, as the kubelet's cpumanager/topology discovers it.
+
+A set of CPUs is an int with bit i for CPU i; a NUMA node is its position among the machine's nodes in order of id.
+"""
+
+from __future__ import annotations
+
+from infra.kubelet.machine import Machine
+
+
+class CPUTopologyError(Exception):
+    """The kubelet cannot make sense of the machine's cores and does not start."""
+
+
+class CPUTopology:
+    """Sets of CPUs by what they share. The kubelet names a core by its lowest CPU; a cache that is not reported is its socket."""
+
+    __slots__ = (
+        "all_cpus",
+        "core_by_cpu",
+        "core_count",
+        "cores_in_numa",
+        "cores_in_socket",
+        "cpu_count",
+        "cpu_numa_count",
+        "cpus_per_core",
+        "cpus_per_socket",
+        "cpus_per_uncore",
+        "numa_counts",
+        "numa_cpus",
+        "numa_first",
+        "numa_with_cpus",
+        "smallest_core",
+        "smallest_numa",
+        "smallest_socket",
+        "socket_cpus",
+        "socket_count",
+        "sockets_in_numa",
+        "uncore_cpus",
+        "uniform_cores",
+    )
+
+    def __init__(self, machine: Machine) -> None:
+        self.cpu_count = machine.cpu_count
+        if self.cpu_count == 0:
+            raise CPUTopologyError("could not detect number of cpus")
+        nodes = sorted(machine.numa_nodes, key=lambda node: node.id)
+        cache_of = {cpu: number for number, cache in enumerate(machine.uncore_caches) for cpu in cache}
+        core_sets: dict[int, int] = {}
+        numa: list[int] = []
+        sockets: dict[int, int] = {}
+        uncore: dict[int, int] = {}
+        socket_ids: set[int] = set()
+        cores_in_numa: list[list[tuple[int, int]]] = []
+        cores_in_socket: dict[int, list[tuple[int, int]]] = {}
+        seen = total = 0
+        for node in nodes:
+            node_cpus = 0
+            cores: list[tuple[int, int]] = []
+            for threads, socket in zip(node.cores, node.core_sockets, strict=True):
+                if not threads:
+                    raise CPUTopologyError("no cpus provided")
+                core = 0
+                for cpu in threads:
+                    core |= 1 << cpu
+                if core.bit_count() != len(threads):
+                    raise CPUTopologyError("cpus provided are not unique")
+                number = min(threads)
+                total += 1
+                if core & seen:
+                    raise CPUTopologyError(f"CPUs of core {number} stand in two cores of the machine's description")
+                seen |= core
+                node_cpus |= core
+                socket_ids.add(socket)
+                sockets[socket] = sockets.get(socket, 0) | core
+                cache = cache_of.get(threads[0], socket) if cache_of else socket
+                uncore[cache] = uncore.get(cache, 0) | core
+                core_sets[number] = core
+                cores.append((number, core))
+                cores_in_socket.setdefault(socket, []).append((number, core))
+            cores.sort()
+            cores_in_numa.append(cores)
+            numa.append(node_cpus)
+        for members in cores_in_socket.values():
+            members.sort()
+        self.all_cpus = seen
+        self.core_by_cpu = core_sets
+        self.core_count = total
+        self.socket_count = len(socket_ids)
+        self.numa_cpus = numa
+        self.numa_counts = tuple(cpus.bit_count() for cpus in numa)
+        self.numa_with_cpus = sum(1 << position for position, cpus in enumerate(numa) if cpus)
+        self.cpu_numa_count = self.numa_with_cpus.bit_count()
+        self.socket_cpus = sockets
+        self.sockets_in_numa = [[(s, cpus) for s, cpus in sorted(sockets.items()) if cpus & node_cpus] for node_cpus in numa]
+        self.uncore_cpus = uncore
+        self.cores_in_numa = [[core for _, core in members] for members in cores_in_numa]
+        self.cores_in_socket = {socket: [core for _, core in members] for socket, members in cores_in_socket.items()}
+        self.cpus_per_core = self.cpu_count // total
+        self.cpus_per_socket = self.cpu_count // self.socket_count
+        self.cpus_per_uncore = self.cpu_count // len(uncore)
+        # A machine whose NUMA nodes hold one or more sockets each is filled by NUMA node first, else by socket.
+        self.numa_first = self.socket_count >= self.cpu_numa_count
+        self.smallest_numa = min(count for count in self.numa_counts if count)
+        self.smallest_socket = min(cpus.bit_count() for cpus in sockets.values())
+        self.smallest_core = min(core.bit_count() for core in core_sets.values())
+        self.uniform_cores = all(core.bit_count() == self.cpus_per_core for core in core_sets.values())
+
+    def siblings(self, cpus: int) -> int:
+        """All CPUs of the cores that have a CPU in `cpus`."""
+        together = 0
+        for core in self.core_by_cpu.values():
+            if core & cpus:
+                together |= core
+        return together
+
+
+def cpu_list(cpus: int) -> str:
+    """A set of CPUs as the kubelet prints it: 0-3,8."""
+    runs: list[str] = []
+    start = 0
+    while cpus:
+        skip = (cpus & -cpus).bit_length() - 1
+        cpus >>= skip
+        start += skip
+        length = (~cpus & (cpus + 1)).bit_length() - 1
+        runs.append(str(start) if length == 1 else f"{start}-{start + length - 1}")
+        cpus >>= length
+        start += length
+    return ",".join(runs)
+
+
+def cpu_ids(cpus: int) -> list[int]:
+    """The CPUs of a set, in order."""
+    ids = []
+    while cpus:
+        lowest = cpus & -cpus
+        ids.append(lowest.bit_length() - 1)
+        cpus ^= lowest
+    return ids

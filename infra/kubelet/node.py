@@ -1,0 +1,409 @@
+"""The start of a kubelet: configuration and machine become a node with its managers, or a refusal with stage and reason.
+
+Stages in the kubelet's order: load, validate, reservedSystemCPUs, kubeReserved, systemReserved, evictionHard, topologymanager,
+cpumanager, memorymanager, nodeAllocatable. It stops at the first that fails.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infra.errors import ConfigError, did_you_mean
+from infra.kubelet.configuration import Configuration, load
+from infra.kubelet.cpu_manager import CPUManagerOptions, StaticCPUManager, reserve_cpus
+from infra.kubelet.cpu_topology import CPUTopology, CPUTopologyError, cpu_list
+from infra.kubelet.device_manager import DeviceManager
+from infra.kubelet.faults import AllocationError, KubeletHangs, KubeletRefuses
+from infra.kubelet.hints import mask_space, positions
+from infra.kubelet.machine import Device, Machine
+from infra.kubelet.memory_manager import StaticMemoryManager, hugepages_name
+from infra.kubelet.node_fit import NodeAllocatable, is_extended_resource
+from infra.kubelet.quantity import NANO, format_quantity, parse_quantity, round_up
+from infra.kubelet.topology_manager import DEFAULT_MAX_NUMA_NODES, NONE, SINGLE_NUMA_NODE, TopologyPolicy, topology_policy
+from infra.kubelet.validation import parse_cpu_set, validation_errors
+
+CPU_POLICIES, MEMORY_POLICIES = ("none", "static"), ("None", "Static")
+CPU_OPTIONS = {
+    "full-pcpus-only": "",
+    "distribute-cpus-across-numa": "CPUManagerPolicyBetaOptions",
+    "align-by-socket": "CPUManagerPolicyAlphaOptions",
+    "distribute-cpus-across-cores": "CPUManagerPolicyAlphaOptions",
+    "strict-cpu-reservation": "",
+    "prefer-align-cpus-by-uncorecache": "",
+}
+_TOPOLOGY_OPTIONS = ("prefer-closest-numa-nodes", "max-allowable-numa-nodes")
+_EXCLUSIVE_OPTIONS = (
+    ("full-pcpus-only", "distribute-cpus-across-cores"),
+    ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
+    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"),
+    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
+)
+EVICTION_SIGNALS = (
+    *("memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"),
+    *("imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available"),
+)
+_RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+_PERCENTAGE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A started kubelet's fixed parts. Amounts: cpu in thousandths, everything else in whole units."""
+
+    configuration: Configuration
+    numa_ids: tuple[int, ...]
+    capacity: Mapping[str, int]
+    allocatable: NodeAllocatable
+    reservation: Mapping[str, int]
+    policy: TopologyPolicy | None
+    devices: DeviceManager
+    cpus: StaticCPUManager | None
+    memory: StaticMemoryManager | None
+    pod_level_resources: bool
+    pod_level_managers: bool
+
+    def ids(self, nodes: int) -> tuple[int, ...]:
+        """The ids of a mask of NUMA nodes."""
+        return tuple(self.numa_ids[position] for position in positions(nodes))
+
+
+def start_node(
+    machine: Machine, document: Mapping[str, Any], devices: Mapping[str, Sequence[Device]], *, kubernetes_version: str = "1.37"
+) -> Node:
+    """Starts a kubelet; KubeletRefuses where it would stop, ConfigError for a device resource that no plugin could register."""
+    configuration = load(document, kubernetes_version=kubernetes_version)
+    errors = validation_errors(configuration)
+    if errors:
+        raise KubeletRefuses("validate", tuple(errors))
+    specific_cpus = _reserved_system_cpus(machine, configuration)
+    capacity = _capacity(machine)
+    kube, system = dict(configuration["kubeReserved"] or {}), dict(configuration["systemReserved"] or {})
+    if specific_cpus:
+        # reservedSystemCPUs takes the place of both CPU reservations.
+        kube.pop("cpu", None)
+        system["cpu"] = str(specific_cpus.bit_count())
+    reservation = reservation_of(
+        capacity,
+        reserved_resources(kube, "kubeReserved"),
+        reserved_resources(system, "systemReserved"),
+        eviction_memory(configuration["evictionHard"], capacity["memory"]),
+    )
+    policy = _topology_manager(machine, configuration)
+    gates = configuration.gates
+    pod_level, managers = gates["PodLevelResources"], gates["PodLevelResources"] and gates["PodLevelResourceManagers"]
+    space = _space(machine)
+    device_manager = DeviceManager(devices, machine, space)
+    cpus = _cpu_manager(machine, configuration, reservation, specific_cpus, pod_level_managers=managers)
+    memory = _memory_manager(machine, configuration, reservation, pod_level_managers=managers)
+    over = [
+        f"{name}: the reservation of {_text(name, amount)} is larger than the capacity of {_text(name, capacity[name])}"
+        for name, amount in reservation.items()
+        if amount > capacity[name]
+    ]
+    if over:
+        raise KubeletRefuses("nodeAllocatable", ("invalid Node Allocatable configuration. " + " ".join(over),))
+    for name in devices:
+        if not is_extended_resource(name):
+            raise ConfigError.one("BadCase", f"devices.{name}", f"{name!r} is no extended resource; write it like nvidia.com/gpu.")
+    numa_ids = tuple(sorted(node.id for node in machine.numa_nodes))
+    max_pods, per_core = configuration["maxPods"], configuration["podsPerCore"]
+    pods = min(machine.cpu_count * per_core, max_pods) if per_core > 0 else max_pods
+    return Node(
+        configuration=configuration,
+        numa_ids=numa_ids,
+        capacity={
+            **{name: _units(name, amount) for name, amount in capacity.items()},
+            **{name: count for name, (count, _) in device_manager.capacity().items()},
+            "pods": pods,
+        },
+        allocatable=_allocatable(capacity, reservation, device_manager, pods),
+        reservation={name: _units(name, amount) for name, amount in reservation.items()},
+        policy=policy,
+        devices=device_manager,
+        cpus=cpus,
+        memory=memory,
+        pod_level_resources=pod_level,
+        pod_level_managers=managers,
+    )
+
+
+def _space(machine: Machine) -> Any:
+    try:
+        return mask_space(len(machine.numa_nodes))
+    except KubeletHangs as hang:
+        raise KubeletRefuses("topologymanager", (str(hang),)) from None
+
+
+# Capacity and reservations, in units of 10^-9
+def _capacity(machine: Machine) -> dict[str, int]:
+    capacity = {"cpu": machine.cpu_count * NANO, "memory": machine.memory_capacity_bytes * NANO}
+    for size_bytes, count in machine.hugepage_totals:
+        capacity[hugepages_name(size_bytes)] = size_bytes * count * NANO
+    return capacity
+
+
+def reserved_resources(reserved: Mapping[str, str], stage: str) -> dict[str, int]:
+    """kubeReserved or systemReserved in units of 10^-9; CPUs to the nearest thousandth as the kubelet rounds them."""
+    amounts: dict[str, int] = {}
+    for name, text in reserved.items():
+        if name not in _RESERVABLE:
+            raise KubeletRefuses(stage, (f"{stage}.{name}: only {', '.join(_RESERVABLE)} can be reserved.{did_you_mean(name, _RESERVABLE)}",))
+        try:
+            nano = parse_quantity(text).nano
+        except ValueError as error:
+            raise KubeletRefuses(stage, (f"{stage}.{name}: {text!r} is no quantity ({error}); write it like 500m or 1Gi",)) from None
+        if nano < 0:
+            raise KubeletRefuses(stage, (f"{stage}.{name}: {text} must not be negative",))
+        amounts[name] = (round_up(nano, 1000) + 500) // 1000 * 10**6 if name == "cpu" else nano
+    return amounts
+
+
+def eviction_memory(eviction_hard: Mapping[str, str], capacity_nano: int) -> int:
+    """What the hard eviction threshold keeps of memory, in units of 10^-9 bytes; a percentage is a float32 of the capacity."""
+    kept = 0
+    for signal, text in eviction_hard.items():
+        problem = None
+        share: float | None = None
+        nano = 0
+        if signal not in EVICTION_SIGNALS:
+            problem = f"is no eviction signal.{did_you_mean(signal, EVICTION_SIGNALS)}"
+        elif text in ("0%", "100%"):
+            continue
+        elif text.endswith("%"):
+            if not _PERCENTAGE.fullmatch(text):
+                problem = f"{text!r} is no percentage; write it like 5%"
+            else:
+                share = _float32(_float32(float(text.rstrip("%"))) / 100)
+                if not 0 <= share <= 1:
+                    problem = f"{text} must be between 0% and 100%"
+        else:
+            try:
+                nano = parse_quantity(text).nano
+            except ValueError:
+                problem = f"{text!r} is neither a quantity like 100Mi nor a percentage"
+            else:
+                if nano <= 0:
+                    problem = f"{text} must be positive; to switch the threshold off write 0%"
+        if problem:
+            raise KubeletRefuses("evictionHard", (f"evictionHard.{signal}: {problem}",))
+        if signal == "memory.available":
+            kept = int(float(capacity_nano // NANO) * share) * NANO if share is not None else nano
+    return kept
+
+
+def _float32(value: float) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf")
+
+
+def reservation_of(
+    capacity: Mapping[str, int], kube: Mapping[str, int], system: Mapping[str, int], eviction: int
+) -> dict[str, int]:
+    """GetNodeAllocatableReservation: kubeReserved + systemReserved + hard eviction, per resource that the machine has."""
+    total = {name: kube.get(name, 0) + system.get(name, 0) + (eviction if name == "memory" else 0) for name in capacity}
+    return {name: amount for name, amount in total.items() if amount}
+
+
+def _allocatable(
+    capacity: Mapping[str, int], reservation: Mapping[str, int], devices: DeviceManager, pods: int
+) -> NodeAllocatable:
+    left = {name: max(0, amount - reservation.get(name, 0)) for name, amount in capacity.items()}
+    for name, amount in capacity.items():
+        if name.startswith("hugepages-"):
+            left["memory"] = max(0, left["memory"] - amount)
+    amounts = {name: _units(name, amount) for name, amount in left.items()}
+    amounts.update((name, healthy) for name, (_, healthy) in devices.capacity().items())
+    return NodeAllocatable(pods=pods, amounts=amounts)
+
+
+def _units(name: str, nano: int) -> int:
+    return round_up(nano, 10**6 if name == "cpu" else NANO)
+
+
+def _text(name: str, nano: int) -> str:
+    return format_quantity(nano, binary=name != "cpu")
+
+
+# Managers
+def _reserved_system_cpus(machine: Machine, configuration: Configuration) -> int:
+    text = configuration["reservedSystemCPUs"]
+    if not text:
+        return 0
+    topology = _discover(machine, "reservedSystemCPUs")
+    cpus = parse_cpu_set(text)
+    outside = cpus & ~topology.all_cpus
+    if outside or text.startswith("-"):
+        raise KubeletRefuses(
+            "reservedSystemCPUs",
+            (f"reservedSystemCPUs: {text} names CPUs {cpu_list(outside)}, which this machine does not have; it has {cpu_list(topology.all_cpus)}",),
+        )
+    return cpus
+
+
+def _discover(machine: Machine, stage: str) -> CPUTopology:
+    try:
+        return CPUTopology(machine)
+    except CPUTopologyError as error:
+        raise KubeletRefuses(stage, (str(error),)) from None
+
+
+def _boolean(options: Mapping[str, str], name: str, stage: str, path: str) -> bool:
+    text = options.get(name)
+    if text is None or text in _FALSE:
+        return False
+    if text not in _TRUE:
+        raise KubeletRefuses(stage, (f"{path}.{name}: {text!r} must be \"true\" or \"false\" (a string)",))
+    return True
+
+
+def _topology_manager(machine: Machine, configuration: Configuration) -> TopologyPolicy | None:
+    name, stage, path = configuration["topologyManagerPolicy"], "topologymanager", "topologyManagerPolicyOptions"
+    if name == NONE:
+        return None
+    options = configuration[path] or {}
+    for option in options:
+        if option not in _TOPOLOGY_OPTIONS:
+            raise KubeletRefuses(stage, (f"{path}.{option}: is no option of the topology manager.{did_you_mean(option, _TOPOLOGY_OPTIONS)}",))
+    closest = _boolean(options, "prefer-closest-numa-nodes", stage, path)
+    most = DEFAULT_MAX_NUMA_NODES
+    text = options.get("max-allowable-numa-nodes")
+    if text is not None:
+        if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+            raise KubeletRefuses(stage, (f"{path}.max-allowable-numa-nodes: {text!r} must be an integer of at least 8, as a string",))
+        most = int(text)
+        if most < DEFAULT_MAX_NUMA_NODES:
+            raise KubeletRefuses(stage, (f"{path}.max-allowable-numa-nodes: {most} is less than the minimum of {DEFAULT_MAX_NUMA_NODES}; leave it out",))
+    if closest and any(node.distances is None for node in machine.numa_nodes):
+        raise KubeletRefuses(stage, (f"{path}.prefer-closest-numa-nodes: this machine does not report distances of its NUMA nodes",))
+    count = len(machine.numa_nodes)
+    if count > most:
+        raise KubeletRefuses(
+            stage,
+            (
+                f"topologyManagerPolicy: {name} is unsupported on machines with more than {most} NUMA nodes and this one has {count}; "
+                f'set {path}.max-allowable-numa-nodes: "{count}" or merge NUMA nodes in the firmware',
+            ),
+        )
+    _space(machine)
+    return topology_policy(machine, name, configuration["topologyManagerScope"], closest=closest)
+
+
+def _cpu_manager(
+    machine: Machine, configuration: Configuration, reservation: Mapping[str, int], specific: int, *, pod_level_managers: bool
+) -> StaticCPUManager | None:
+    stage, path = "cpumanager", "cpuManagerPolicyOptions"
+    topology = _discover(machine, stage)
+    policy, options = configuration["cpuManagerPolicy"], configuration[path] or {}
+    if policy == "none":
+        if options:
+            raise KubeletRefuses(stage, (f"{path}: {', '.join(sorted(options))}: cpuManagerPolicy none takes no options; use static",))
+        return None
+    if policy != "static":
+        raise KubeletRefuses(
+            stage, (f"cpuManagerPolicy: {policy!r} must be one of {', '.join(CPU_POLICIES)}.{did_you_mean(policy, CPU_POLICIES)}",)
+        )
+    if "cpu" not in reservation:
+        raise KubeletRefuses(
+            stage,
+            ("cpuManagerPolicy: static needs a CPU reservation greater than zero; set reservedSystemCPUs or kubeReserved.cpu",),
+        )
+    parsed = _cpu_options(configuration, options)
+    if parsed.align_by_socket:
+        if configuration["topologyManagerPolicy"] == SINGLE_NUMA_NODE:
+            raise KubeletRefuses(stage, (f"{path}.align-by-socket: is incompatible with topologyManagerPolicy single-numa-node",))
+        if topology.socket_count > topology.cpu_numa_count:
+            raise KubeletRefuses(
+                stage,
+                (
+                    f"{path}.align-by-socket: is not compatible with a machine of {topology.socket_count} sockets "
+                    f"and {topology.cpu_numa_count} NUMA nodes",
+                ),
+            )
+    count = round_up(reservation["cpu"], NANO)
+    try:
+        reserved = reserve_cpus(topology, specific, count, parsed)
+    except (AllocationError, KubeletHangs) as error:
+        raise KubeletRefuses(stage, (f"{error}; the machine has {topology.cpu_count} CPUs",)) from None
+    return StaticCPUManager(topology, _space(machine), reserved, parsed, pod_level_managers=pod_level_managers)
+
+
+def _cpu_options(configuration: Configuration, options: Mapping[str, str]) -> CPUManagerOptions:
+    stage, path = "cpumanager", "cpuManagerPolicyOptions"
+    values: dict[str, bool] = {}
+    for name in options:
+        if name not in CPU_OPTIONS:
+            raise KubeletRefuses(stage, (f"{path}.{name}: is no option of the CPU manager.{did_you_mean(name, CPU_OPTIONS)}",))
+        gate = CPU_OPTIONS[name]
+        if gate and not configuration.gates[gate]:
+            raise KubeletRefuses(stage, (f"{path}.{name}: needs the feature gate {gate}",))
+        values[name] = _boolean(options, name, stage, path)
+    for one, other in _EXCLUSIVE_OPTIONS:
+        if values.get(one) and values.get(other):
+            raise KubeletRefuses(stage, (f"{path}: {one} and {other} can not be used at the same time",))
+    return CPUManagerOptions(**{name.replace("-", "_"): value for name, value in values.items()})
+
+
+def _memory_manager(
+    machine: Machine, configuration: Configuration, reservation: Mapping[str, int], *, pod_level_managers: bool
+) -> StaticMemoryManager | None:
+    stage, policy = "memorymanager", configuration["memoryManagerPolicy"]
+    if policy == "None":
+        return None
+    if policy != "Static":
+        raise KubeletRefuses(
+            stage,
+            (f"memoryManagerPolicy: {policy!r} must be one of {', '.join(MEMORY_POLICIES)}.{did_you_mean(policy, MEMORY_POLICIES)}",),
+        )
+    position = {node.id: index for index, node in enumerate(sorted(machine.numa_nodes, key=lambda node: node.id))}
+    totals: dict[str, int] = {}
+    reserved: dict[int, dict[str, int]] = {}
+    for index, entry in enumerate(configuration["reservedMemory"] or ()):
+        node = entry["numaNode"]
+        if node not in position:
+            raise KubeletRefuses(
+                stage,
+                (f"reservedMemory[{index}].numaNode: {node} does not exist on this machine; it has {', '.join(map(str, sorted(position)))}",),
+            )
+        for name, quantity in (entry["limits"] or {}).items():
+            totals[name] = totals.get(name, 0) + quantity.nano
+            if quantity.int64 is not None:
+                reserved.setdefault(position[node], {})[name] = quantity.int64 % 2**64
+    for name in sorted({*totals, *(name for name in reservation if name == "memory" or name.startswith("hugepages-"))}):
+        if totals.get(name, 0) != reservation.get(name, 0):
+            raise KubeletRefuses(stage, (_mismatch(configuration, name, totals.get(name, 0), reservation.get(name, 0)),))
+    for index, entry in enumerate(configuration["reservedMemory"] or ()):
+        for name, quantity in (entry["limits"] or {}).items():
+            if quantity.int64 is None:
+                raise KubeletRefuses(
+                    stage,
+                    (
+                        f"reservedMemory[{index}].limits.{name}: the kubelet cannot take this number as whole bytes; "
+                        f"write {_text(name, quantity.value * NANO)}, or {quantity.value}",
+                    ),
+                )
+    if not any(amounts.get("memory") for amounts in reserved.values()):
+        raise KubeletRefuses(
+            stage, ("reservedMemory: memoryManagerPolicy Static needs a reservation of memory on at least one NUMA node",)
+        )
+    return StaticMemoryManager(machine, _space(machine), reserved, pod_level_managers=pod_level_managers)
+
+
+def _mismatch(configuration: Configuration, name: str, given: int, needed: int) -> str:
+    if name != "memory":
+        return f"reservedMemory: {name} sums to {_text(name, given)}, must be 0; huge pages cannot be reserved"
+    parts = []
+    for field in ("kubeReserved", "systemReserved"):
+        text = (configuration[field] or {}).get("memory")
+        if text:
+            parts.append(f"{field} {text}")
+    threshold = configuration["evictionHard"].get("memory.available")
+    if threshold:
+        parts.append(f"evictionHard {threshold}")
+    return f"reservedMemory: memory sums to {_text(name, given)}, must be {_text(name, needed)} = {' + '.join(parts) or 'no reservation at all'}"
