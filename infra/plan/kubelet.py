@@ -71,6 +71,16 @@ def decide_pool(
     where = f"{path}.kubelet"
     user, problems = read_user_fields(user_kubelet, where)
     problems += missing_facts(shape, f"{path}.{'topology' if shape.id == 'inline' else 'nodeShape'}")
+    problems += [
+        Problem(
+            f"{pod.path}.{field}",
+            "NotGuaranteed",
+            f"container {name} makes the pod Burstable, and none of its containers would get CPUs or memory of a NUMA node to itself: give cpu and memory limits "
+            "with equal requests.",
+        )
+        for pod in pods
+        for field, name in pod.not_guaranteed
+    ]
     if problems:
         raise PlanError(problems)
     reservations, found = reserve(user, shape, where, reserves_cpus=True)

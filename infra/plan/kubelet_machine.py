@@ -28,11 +28,19 @@ def missing_facts(shape: NodeShape, path: str) -> list[Problem]:
     ]
 
 
-def machine_of(shape: NodeShape, memory_factors: Mapping[int, int] | None = None) -> dict[str, Any]:
-    """The machine in the form that the simulator reads; `memory_factors` multiplies the memory of NUMA nodes by id."""
+def machine_of(
+    shape: NodeShape, memory_factors: Mapping[int, int] | None = None, *, without_empty_nodes: bool = False
+) -> dict[str, Any]:
+    """The machine in the form that the simulator reads; `memory_factors` multiplies the memory of NUMA nodes by id.
+
+    `without_empty_nodes` leaves NUMA nodes out that have neither CPUs nor GPUs (GB200 shows 32 of them): no topology policy and no memory manager, then
+    no answer depends on them.
+    """
     factors = memory_factors or {}
     nodes = []
     for index, node in enumerate(shape.numa_nodes):
+        if without_empty_nodes and not node.cpus and not node.gpus:
+            continue
         entry: dict[str, Any] = {
             "id": node.id,
             "cpus": [list(core) for core in node.cores or ()],
@@ -44,7 +52,8 @@ def machine_of(shape: NodeShape, memory_factors: Mapping[int, int] | None = None
         if node.distances:
             entry["distances"] = list(node.distances)
         nodes.append(entry)
-    return {"numa": nodes}
+    total = sum((node.memory_bytes or 0) * factors.get(node.id, 1) for node in shape.numa_nodes)
+    return {"numa": nodes, "memory_capacity_bytes": total}
 
 
 def _socket(shape: NodeShape, index: int) -> int:

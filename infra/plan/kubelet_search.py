@@ -208,9 +208,10 @@ def start_kubelet(question: Question, fields: Mapping[str, Any]) -> Kubelet:
 def _start(
     question: Question, fields: Mapping[str, Any], factors: Mapping[int, int], devices: Mapping[str, Any]
 ) -> Kubelet | Failure:
+    unmanaged = fields["topologyManagerPolicy"] == "none" and fields["memoryManagerPolicy"] == "None"
     try:
         return Kubelet.start(
-            Machine.from_dict(machine_of(question.shape, factors)),
+            Machine.from_dict(machine_of(question.shape, factors, without_empty_nodes=unmanaged)),
             fields,
             {name: [Device.from_dict(device) for device in listed] for name, listed in devices.items()},
             kubernetes_version=question.kubernetes_version,

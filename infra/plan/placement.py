@@ -62,6 +62,20 @@ class PodShape:
         return pod_requests(self.pod)
 
     @property
+    def not_guaranteed(self) -> tuple[tuple[str, str], ...]:
+        """Containers that cost the pod its QoS class Guaranteed: (path below the model, name).
+
+        Every container needs CPU and memory limits, and requests that are left out or equal; one that does not unpins all of them.
+        """
+        lists = (("initContainers", self.init_containers), ("sidecars", self.sidecars))
+        return tuple(
+            (f"{field}[{index}].resources", made["name"])
+            for field, containers in lists
+            for index, made in enumerate(_container(c, n) for n, c in enumerate(containers))
+            if not _is_guaranteed(made)
+        )
+
+    @property
     def container_count(self) -> int:
         return 1 + len(self.sidecars) + len(self.init_containers)
 
@@ -79,6 +93,18 @@ def _container(container: Mapping[str, Any], index: int) -> dict[str, Any]:
     if container.get("restartPolicy") is not None:
         made["restartPolicy"] = container["restartPolicy"]
     return made
+
+
+def _is_guaranteed(container: Mapping[str, Any]) -> bool:
+    limits, requests = container.get("limits") or {}, container.get("requests") or {}
+    for name, parse in (("cpu", parse_millicpu), ("memory", parse_bytes)):
+        try:
+            limit = parse(limits.get(name, 0))
+            if limit <= 0 or parse(requests.get(name, limits[name])) != limit:
+                return False
+        except ValueError:
+            return False
+    return True
 
 
 def pod_requests(pod: Mapping[str, Any]) -> tuple[int, int]:
