@@ -71,7 +71,8 @@ class EngineMemory:
 
     `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden] beside an MLP.
     `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens. `graph_bytes_a_layer` by "dense" or "moe":
-    what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what the graphs hold afterwards.
+    what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what the graphs hold afterwards. `warm_up_outside_budget`: the sampler is
+    warmed up after the cache is taken and finds none of the profile's memory. `budget_spread` is the share of the budget that nothing explains.
     """
 
     since: str
@@ -82,6 +83,7 @@ class EngineMemory:
     sampler_bytes: Span
     hidden_copies: Span
     graphs_in_budget: bool
+    warm_up_outside_budget: bool
     buffers: Mapping[str, CommunicationBuffers]
     graph_bytes_a_layer: Mapping[str, Span]
     captured_bytes_a_layer: Mapping[str, Span]
@@ -89,6 +91,7 @@ class EngineMemory:
     other_vision_patches: int
     vision_spread: Span
     baseline: Mapping[str, Span]
+    budget_spread: float
 
     def batch_size(self, accelerator: Accelerator) -> BatchSize:
         """The default batch on this device; torch's memory size and the driver's name decide, as in vLLM."""
@@ -149,6 +152,7 @@ def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
         "vision_patches": dict(vision.raw("patches", required=True) or {}),
         "other_vision_patches": vision.integer("otherPatches", required=True, minimum=1),
         "vision_spread": _span(vision, "spread"),
+        "budget_spread": document.number("budgetSpread", required=True, minimum=0) or 0.0,
         "baseline": {vendor: _span(baseline, vendor).scaled(GIB) for vendor in ("nvidia", "amd")},
     }
     entries = tuple(_release(item, shared) for item in releases)
@@ -183,6 +187,7 @@ def _release(reader: Reader, shared: Mapping[str, object]) -> EngineMemory:
         sampler_bytes=_span(reader, "samplerBytes"),
         hidden_copies=_span(reader, "hiddenCopies"),
         graphs_in_budget=bool(reader.boolean("graphsInBudget")),
+        warm_up_outside_budget=bool(reader.boolean("warmUpOutsideBudget")),
         buffers={
             vendor: CommunicationBuffers(
                 single=_span(child, "single"), linked=_span(child, "linked"), unlinked=_span(child, "unlinked")

@@ -1,0 +1,260 @@
+"""What a model takes of a GPU and what is left for the KV cache, as a range, for one size and one version of vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from infra.catalog.types import Accelerator
+from infra.errors import PlanError, Problem
+from infra.plan.activation import activation_peak, profile_tokens
+from infra.plan.architecture_types import Architecture
+from infra.plan.kv_cache import KvCacheSpec, KvCapacity, in_flight_tokens, kv_cache_spec
+from infra.plan.memory_profile import NOTHING, EngineMemory, Span, engine_memory
+from infra.plan.memory_types import Check, MemoryEstimate, StageMemory, Tokens, Verdict
+from infra.plan.quantization import DTYPE_BYTES
+from infra.plan.weights import pipeline_stages, resolve_dtype, resolve_quantization, weights_bytes_per_rank
+from infra.units import GIB
+
+__all__ = ["Check", "MemoryEstimate", "Span", "StageMemory", "Tokens", "Verdict", "default_block_size", "estimate_memory"]
+
+FULL_PRECISION_SPREAD = 0.002  # buffers that are no parameters
+QUANTIZED_SPREAD = 0.012  # and modules that a quantised checkpoint leaves alone without saying so
+AMD_BLOCK_SIZES = (
+    (32_768, 16),
+    (131_072, 32),
+    (None, 64),
+)  # by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
+DEFAULT_CONTEXT = 4096
+
+
+def default_block_size(architecture: Architecture, accelerator: Accelerator, max_model_len: int) -> int:
+    """Tokens a block where none are given: 16 on NVIDIA (64 for MLA's kernels), on AMD 16, 32 or 64 by context."""
+    if accelerator.vendor == "nvidia":
+        return 64 if architecture.is_mla else 16
+    return next(size for limit, size in AMD_BLOCK_SIZES if limit is None or max_model_len <= limit)
+
+
+@lru_cache(maxsize=65536)
+def estimate_memory(
+    architecture: Architecture,
+    accelerator: Accelerator,
+    *,
+    tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    gpu_memory_utilization: float | None = None,
+    max_model_len: int | None = None,
+    max_num_seqs: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    block_size: int | None = None,
+    dtype: str | None = None,
+    quantization: str | None = None,
+    kv_cache_dtype: str | None = None,
+    vllm_version: str | None = None,
+    enforce_eager: bool = False,
+    expert_parallel: bool = False,
+    data_parallel_size: int = 1,
+    linked: bool | None = None,
+) -> MemoryEstimate:
+    """Memory of each rank and the verdict. What is None is vLLM's default for the version and the device.
+
+    The sizes must be ones that vLLM accepts (infra.plan.parallelism). `linked`: the tensor-parallel ranks reach each other over NVLink or xGMI; None takes the
+    device's own fabric. PlanError where the device's memory is not known; ConfigError for a dtype or quantization that does not go with the model.
+    """
+    engine = engine_memory(vllm_version)
+    total_bytes = _total_bytes(accelerator)
+    utilization = engine.gpu_memory_utilization if gpu_memory_utilization is None else gpu_memory_utilization
+    batch = engine.batch_size(accelerator)
+    length = max_model_len or architecture.max_position_embeddings or DEFAULT_CONTEXT
+    batched = max_num_batched_tokens or batch.max_num_batched_tokens
+    sequences = min(max_num_seqs or batch.max_num_seqs, batched)
+    dtype = resolve_dtype(architecture, dtype)
+    spread = FULL_PRECISION_SPREAD if resolve_quantization(architecture, quantization) is None else QUANTIZED_SPREAD
+    weights = weights_bytes_per_rank(
+        architecture,
+        tensor_parallel_size=tensor_parallel_size,
+        pipeline_parallel_size=pipeline_parallel_size,
+        data_parallel_size=data_parallel_size,
+        expert_parallel=expert_parallel,
+        quantization=quantization,
+        dtype=dtype,
+        vendor=accelerator.vendor,
+    )
+    cache = kv_cache_spec(
+        architecture,
+        tensor_parallel_size=tensor_parallel_size,
+        pipeline_parallel_size=pipeline_parallel_size,
+        kv_cache_dtype=kv_cache_dtype or "auto",
+        block_size=block_size or default_block_size(architecture, accelerator, length),
+        dtype=dtype,
+    )
+    requested = _requested(accelerator, total_bytes, utilization, engine)
+    group = tensor_parallel_size * (data_parallel_size if expert_parallel else 1)
+    communication = engine.communication(
+        accelerator.vendor, ranks=group, linked=accelerator.fabric.is_fast if linked is None else linked
+    )
+    kind = "moe" if architecture.is_moe else "dense"
+    tables = _rotary_table_bytes(architecture, length, DTYPE_BYTES[dtype])
+    stages = []
+    for stage, (start, end) in enumerate(pipeline_stages(architecture.layers, pipeline_parallel_size)):
+        activation = activation_peak(
+            engine,
+            architecture,
+            tokens=profile_tokens(engine, batched, length),
+            sequences=sequences,
+            tensor_parallel_size=tensor_parallel_size,
+            dtype_bytes=DTYPE_BYTES[dtype],
+            expert_parallel=expert_parallel,
+            first_stage=stage == 0,
+            last_stage=stage == pipeline_parallel_size - 1,
+        )
+        graphs = NOTHING if enforce_eager or not engine.graphs_in_budget else engine.graph_bytes_a_layer[kind].scaled(end - start)
+        size = weights[stage] + tables
+        weight = Span(low=size * (1 - spread), expected=size, high=size * (1 + spread))
+        taken = weight + communication + activation.peak + graphs
+        available = Span(
+            low=requested.low - taken.high, expected=requested.expected - taken.expected, high=requested.high - taken.low
+        )
+        stages.append(
+            StageMemory(
+                stage=stage, weights=weight, communication=communication, activation=activation, graphs=graphs, available=available
+            )
+        )
+    in_flight = in_flight_tokens(batched, pipeline_parallel_size)
+    rooms = [[getattr(stage.available, end) for stage in stages] for end in ("low", "expected", "high")]
+    low, expected, high = (cache.capacity(room, length, in_flight) for room in rooms)
+    checks = [_cache_check(cache, rooms, length, in_flight, stages)]
+    ranks = tensor_parallel_size * pipeline_parallel_size * data_parallel_size
+    if engine.engine == "V1":
+        checks.append(_free_memory_check(engine, accelerator, total_bytes, utilization, ranks))
+    if not enforce_eager:
+        if engine.warm_up_outside_budget:
+            checks.append(
+                _warm_up_check(
+                    engine, accelerator, total_bytes, requested, stages, kind, architecture.layers // pipeline_parallel_size
+                )
+            )
+        if engine.graphs_in_budget and any(layer in ("linear", "mamba") for layer in architecture.attention):
+            checks.append(_state_check(sequences, low, high))
+    return MemoryEstimate(
+        architecture=architecture,
+        accelerator=accelerator,
+        engine=engine,
+        tensor_parallel_size=tensor_parallel_size,
+        pipeline_parallel_size=pipeline_parallel_size,
+        data_parallel_size=data_parallel_size,
+        expert_parallel=expert_parallel,
+        gpu_memory_utilization=utilization,
+        max_model_len=length,
+        max_num_seqs=sequences,
+        max_num_batched_tokens=batched,
+        in_flight_tokens=in_flight,
+        total_bytes=total_bytes,
+        requested=requested,
+        stages=tuple(stages),
+        cache=cache,
+        blocks=Tokens(low=low.blocks, expected=expected.blocks, high=high.blocks),
+        tokens=Tokens(low=_tokens(cache, low), expected=_tokens(cache, expected), high=_tokens(cache, high)),
+        concurrency=Span(low=low.max_concurrency, expected=expected.max_concurrency, high=high.max_concurrency),
+        checks=tuple(checks),
+    )
+
+
+def _total_bytes(accelerator: Accelerator) -> int:
+    total = accelerator.memory.total_bytes
+    if total is None:
+        raise PlanError(
+            [
+                Problem(
+                    path="gpu",
+                    code="UnknownMemory",
+                    message=f"the memory that torch sees on {accelerator.id} is not known, and vLLM multiplies that, not the marketing size; "
+                    'print it on such a node with python3 -c "import torch; print(torch.cuda.get_device_properties(0).total_memory / 2**30)"'
+                    " and give it (--gpu-memory-gib, or torchGib inline).",
+                )
+            ]
+        )
+    return total
+
+
+def _requested(accelerator: Accelerator, total_bytes: int, utilization: float, engine: EngineMemory) -> Span:
+    memory = accelerator.memory
+    low, high = memory.torch_range_gib or (memory.torch_gib or 0.0, memory.torch_gib or 0.0)
+    low = min(low, memory.torch_vf_gib or low)
+    spread = total_bytes * utilization * engine.budget_spread
+    return Span(
+        low=min(low * GIB, total_bytes) * utilization - spread,
+        expected=total_bytes * utilization,
+        high=max(high * GIB, total_bytes) * utilization + spread,
+    )
+
+
+def _rotary_table_bytes(architecture: Architecture, length: int, dtype_bytes: int) -> int:
+    width = architecture.mla.rope_head_dim if architecture.mla is not None else architecture.head_dim
+    return max(length, architecture.max_position_embeddings) * width * dtype_bytes
+
+
+def _tokens(cache: KvCacheSpec, capacity: KvCapacity) -> int:
+    if len(cache.groups) == 1 and cache.groups[0].cache.kind == "full":
+        return capacity.blocks * cache.groups[0].cache.block_tokens
+    return capacity.tokens
+
+
+def _cache_check(
+    cache: KvCacheSpec, rooms: Sequence[Sequence[float]], length: int, in_flight: int, stages: Sequence[StageMemory]
+) -> Check:
+    needed = cache.needed_bytes(length, in_flight)
+    low, _, high = ([room >= max(need, 1) for room, need in zip(end, needed, strict=True)] for end in rooms)
+    tightest = min(stages, key=lambda stage: stage.available.expected - needed[stage.stage])
+    room, need = tightest.available, needed[tightest.stage]
+    if room.high <= 0:
+        failure = f"nothing is left for the KV cache: weights, activations and buffers exceed the budget by {-room.expected / GIB:.1f} GiB"
+    else:
+        failure = (
+            f"one request of {length:,} tokens needs {need / GIB:.2f} GiB of KV cache; "
+            f"{max(0.0, room.low) / GIB:.2f} to {room.high / GIB:.2f} GiB are left"
+        )
+    return Check(holds_low=all(low), holds_high=all(high), failure=failure)
+
+
+def _free_memory_check(engine: EngineMemory, accelerator: Accelerator, total_bytes: int, utilization: float, ranks: int) -> Check:
+    """vLLM stops at once where less is free than the budget: contexts and the driver have taken theirs before."""
+    baseline = engine.baseline[accelerator.vendor]
+    wanted = total_bytes * utilization
+    taken = baseline.expected if ranks == 1 else baseline.high
+    return Check(
+        holds_low=wanted <= total_bytes - taken,
+        holds_high=wanted <= total_bytes - baseline.low,
+        failure=f"gpu_memory_utilization {utilization:g} asks for {wanted / GIB:.2f} GiB; about {(total_bytes - taken) / GIB:.2f} of"
+        f" {total_bytes / GIB:.2f} GiB are free at start, so use at most {(total_bytes - taken) / total_bytes:.2f}",
+    )
+
+
+def _warm_up_check(
+    engine: EngineMemory,
+    accelerator: Accelerator,
+    total_bytes: int,
+    requested: Span,
+    stages: Sequence[StageMemory],
+    kind: str,
+    layers: int,
+) -> Check:
+    """Versions that warm the sampler up after the cache is taken, with graphs beside the budget: both must find room outside it."""
+    outside = total_bytes - requested.expected - engine.baseline[accelerator.vendor].expected
+    needed = engine.captured_bytes_a_layer[kind].scaled(layers).expected + stages[-1].activation.sampler.expected
+    return Check(
+        holds_low=needed <= outside,
+        holds_high=True,
+        failure=f"beside the budget {outside / GIB:.1f} GiB stay free; graphs and the sampler's warm-up take about {needed / GIB:.1f} GiB there in this"
+        " version: lower gpu_memory_utilization or max_num_seqs",
+    )
+
+
+def _state_check(sequences: int, low: KvCapacity, high: KvCapacity) -> Check:
+    """With full CUDA graphs every sequence needs a block for its state."""
+    return Check(
+        holds_low=sequences <= low.blocks,
+        holds_high=sequences <= high.blocks,
+        failure=f"max_num_seqs {sequences} exceeds the {low.blocks} to {high.blocks} cache blocks, and each sequence needs one for its state;"
+        f" use max_num_seqs {max(1, low.blocks)}",
+    )
