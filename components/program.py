@@ -23,6 +23,7 @@ from infra.plan.explain import plan_as_json
 from infra.plan.model import ClusterPlan
 from infra.render.labels import owner
 from infra.render.manifests import manifests
+from infra.render.names import identity
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -65,8 +66,8 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], N
         ready[pool.name] = [*nodes.labels, *plugin.resources]
 
     models = {
-        model.name: VllmDeployment(
-            model.name,
+        (name := identity(plan, model)): VllmDeployment(
+            name,
             VllmDeploymentArgs(plan=plan, model=model, explain=explain, secrets=settings.secrets),
             after=[*spaces.namespaces, *ready[model.node_pool]],
             opts=options,
@@ -77,5 +78,5 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], N
     document = plan_as_json(plan)
     pulumi.export("plan", document)
     pulumi.export("endpoints", {name: component.endpoint for name, component in models.items()})
-    pulumi.export("models", {entry["name"]: entry for entry in document["models"]})
+    pulumi.export("models", dict(zip(models, document["models"], strict=True)))
     pulumi.export("nodePools", {entry["name"]: entry for entry in document["nodePools"]})

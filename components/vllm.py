@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from components.apply import apply
 from components.base import Component
@@ -53,14 +52,13 @@ class VllmDeployment(Component):
         super().__init__("numawise:serving:VllmDeployment", name, facts, after=after, opts=opts)
         before: list[pulumi.Resource] = []
         if args.secrets:
-            before.append(
-                kubernetes.core.v1.Secret(
-                    f"{name}-credentials",
-                    metadata=credentials_metadata(args.plan, model),
-                    string_data=dict(args.secrets),
-                    opts=self.child(),
-                )
-            )
+            secret = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": credentials_metadata(args.plan, model),
+                "stringData": dict(args.secrets),
+            }
+            before.append(apply(f"{name}-secret", secret, self.child()))
         timeout = f"{model.update_timeout_seconds}s"
         for manifest in vllm(args.plan, model, secrets=args.secrets):
             options = self.child(after=before)

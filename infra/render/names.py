@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.plan.model import ModelPlan, PoolPlan
+from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 
 # Several stacks may share a cluster: what is cluster-scoped carries the stack, what a pool or model owns carries its name.
 GATE_MOUNT = "/etc/numawise"
@@ -42,3 +42,8 @@ def credentials(model: ModelPlan) -> str:
 def kubelet_drop_in(pool: PoolPlan) -> str:
     """The kubelet reads only files that end in .conf, in the order of their names; ours comes late."""
     return f"90-numawise-{pool.name}.conf"
+
+
+def identity(plan: ClusterPlan, model: ModelPlan) -> str:
+    """A model's name within the stack: two namespaces may hold one of the same name."""
+    return model.name if model.namespace == plan.namespace else f"{model.namespace}/{model.name}"

@@ -6,6 +6,9 @@ from typing import Any
 
 import yaml
 
+from infra.config.cluster import StackConfig
+from infra.config.load import parse_cluster_document
+
 SMALL = """
 namespace: inference
 nodePools:
@@ -44,3 +47,8 @@ def with_change(path: str, value: Any) -> dict[str, Any]:
     else:
         place[last] = value
     return document
+
+
+def small_config() -> StackConfig:
+    """The small document, validated."""
+    return parse_cluster_document(small_document())

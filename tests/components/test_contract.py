@@ -1,0 +1,251 @@
+"""What every resource of every component has to keep to, over a plan with both vendors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.plan.model import ClusterPlan
+from infra.render.labels import owner
+from tests.support.builders import cluster_plan, model_plan, pool_plan
+from tests.support.declare import declare_plan
+from tests.support.monitor import Recorded, Run
+
+SENTINEL = "sentinel-of-a-secret"
+TOKENS = {
+    "numawise:cluster:Namespaces": {"namespaces"},
+    "numawise:gpu:NodePool": {"h100", "mi300x"},
+    "numawise:gpu:DevicePlugin": {"h100", "mi300x"},
+    "numawise:serving:VllmDeployment": {"llama-70b", "qwen-72b"},
+}
+WORKLOADS = ("kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:DaemonSet")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    secrets = {"api-key": SENTINEL, "hub-token": SENTINEL}
+    return declare_plan(cluster_plan(create_namespace=True), tmp_path_factory.mktemp("run"), secrets=secrets)
+
+
+def components_of(run: Run) -> Iterator[Recorded]:
+    return (resource for resource in run.resources if not resource.custom)
+
+
+def objects_of(run: Run) -> Iterator[Recorded]:
+    return (resource for resource in run.resources if resource.type.startswith("kubernetes:"))
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from strings_in(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings_in(item)
+
+
+def test_the_program_declares_exactly_these_components(run: Run) -> None:
+    found: dict[str, set[str]] = {}
+    for component in components_of(run):
+        found.setdefault(component.type, set()).add(component.name)
+    assert found == TOKENS
+
+
+def test_no_two_resources_share_a_urn(run: Run) -> None:
+    assert run.duplicates == ()
+    assert len({resource.urn for resource in run.resources}) == len(run.resources)
+
+
+def test_components_hang_from_the_stack_and_objects_from_their_component(run: Run) -> None:
+    names = {resource.urn: resource for resource in run.resources}
+    for component in components_of(run):
+        assert component.parent.split("::")[2] == "pulumi:pulumi:Stack"
+    for resource in objects_of(run):
+        parent = names[resource.parent]
+        assert not parent.custom, resource.urn
+        assert resource.name.startswith(f"{parent.name}-"), f"{resource.urn} would not follow a rename of {parent.name}"
+
+
+def test_every_object_goes_through_the_one_explicit_provider(run: Run) -> None:
+    provider = run.one("providers:kubernetes", "kubernetes")
+    for resource in objects_of(run):
+        assert resource.provider.startswith(f"{provider.urn}::"), resource.urn
+
+
+def test_every_component_registers_its_outputs_and_shows_at_most_ten_facts(run: Run) -> None:
+    for component in components_of(run):
+        assert component.outputs, component.urn
+        assert 1 <= len(component.inputs) <= 10, component.urn
+
+
+def test_every_object_but_a_nodes_labels_says_whose_it_is(run: Run) -> None:
+    for resource in objects_of(run):
+        labels = resource.inputs["metadata"]["labels"]
+        if resource.type.endswith(":NodePatch"):
+            assert not owner("local").items() & labels.items()
+        else:
+            assert owner("local").items() <= labels.items(), resource.urn
+
+
+def test_every_name_is_a_plain_string_and_given(run: Run) -> None:
+    """Names that the provider makes up, or that come from another resource, would replace what they name."""
+    for resource in objects_of(run):
+        assert isinstance(resource.inputs["metadata"]["name"], str), resource.urn
+        assert "generateName" not in resource.inputs["metadata"]
+
+
+def test_namespaced_objects_stand_in_the_plans_namespaces(run: Run) -> None:
+    for resource in objects_of(run):
+        if not resource.type.endswith((":Namespace", ":NodePatch")):
+            assert resource.inputs["metadata"]["namespace"] in ("inference", "numawise-system"), resource.urn
+
+
+def test_no_object_waits_for_its_namespace_by_chance(run: Run) -> None:
+    namespaces = {resource.inputs["metadata"]["name"]: resource.urn for resource in run.of_type(":Namespace")}
+    for resource in objects_of(run):
+        namespace = resource.inputs["metadata"].get("namespace")
+        if namespace in namespaces:
+            assert namespaces[namespace] in resource.dependencies, resource.urn
+
+
+def test_workloads_have_timeouts_and_an_error_hook_and_nothing_else_has_the_hook(run: Run) -> None:
+    assert run.hooks == ("numawise-explain",)
+    for resource in objects_of(run):
+        if resource.type in WORKLOADS:
+            assert resource.create_timeout and resource.update_timeout, resource.urn
+            assert resource.error_hooks == ("numawise-explain",), resource.urn
+        else:
+            assert resource.error_hooks == (), resource.urn
+
+
+def test_the_engine_waits_longer_for_a_model_than_kubernetes_does(run: Run) -> None:
+    deployment = run.one("apps/v1:Deployment", "llama-70b-deployment")
+    assert int(deployment.create_timeout.removesuffix("s")) > deployment.inputs["spec"]["progressDeadlineSeconds"]
+    service = run.one("core/v1:Service", "llama-70b-service")
+    assert deployment.urn in service.dependencies, "the provider waits for endpoints, and its default is ten minutes"
+
+
+def test_nothing_skips_the_wait(run: Run) -> None:
+    for resource in objects_of(run):
+        annotations = resource.inputs["metadata"].get("annotations", {})
+        assert not {"pulumi.com/skipAwait", "pulumi.com/patchForce"} & set(annotations), resource.urn
+
+
+def test_a_model_waits_for_its_own_pools_labels_and_plugin(run: Run) -> None:
+    deployment = run.one("apps/v1:Deployment", "llama-70b-deployment")
+    wanted = {r.urn for r in run.resources if r.custom and r.parent.endswith("::h100")}
+    assert len(wanted) == 5
+    assert wanted <= deployment.dependencies
+    assert not {r.urn for r in run.resources if r.parent.endswith("::mi300x")} & deployment.dependencies
+
+
+def test_namespaces_that_we_make_outlive_the_stack(run: Run) -> None:
+    namespaces = run.of_type(":Namespace")
+    assert {resource.inputs["metadata"]["name"] for resource in namespaces} == {"inference", "numawise-system"}
+    assert all(resource.retain_on_delete for resource in namespaces)
+    assert not any(resource.retain_on_delete for resource in objects_of(run) if resource not in namespaces)
+
+
+def test_the_provider_keeps_to_the_house_rules(run: Run) -> None:
+    inputs = run.one("providers:kubernetes", "kubernetes").inputs
+    assert inputs["clusterIdentifier"] == "local"
+    assert inputs["enableConfigMapMutable"] == inputs["enableSecretMutable"] == inputs["enableServerSideApply"] == "true"
+    assert "deleteUnreachable" not in inputs
+
+
+def test_a_secret_stands_in_secrets_alone_and_marked(run: Run) -> None:
+    for resource in run.resources:
+        if resource.type.endswith(":Secret"):
+            assert resource.inputs["stringData"] == {"api-key": SENTINEL, "hub-token": SENTINEL}
+            assert "stringData" in resource.secret_inputs
+        else:
+            assert SENTINEL not in json.dumps(resource.inputs), resource.urn
+    assert len(run.of_type(":Secret")) == 2
+    assert SENTINEL not in json.dumps(run.stack_outputs)
+    assert SENTINEL not in json.dumps([resource.outputs for resource in run.resources])
+
+
+def test_a_new_secret_restarts_the_pods_that_read_it(tmp_path: Path) -> None:
+    plan = cluster_plan()
+    annotations = [
+        declare_plan(plan, tmp_path, secrets=secrets)
+        .one("Deployment", "llama-70b-deployment")
+        .inputs["spec"]["template"]["metadata"]["annotations"]
+        for secrets in ({}, {"api-key": "first"}, {"api-key": "second"})
+    ]
+    key = "numawise.dev/credentials-checksum"
+    assert key not in annotations[0]
+    assert annotations[1][key] != annotations[2][key]
+
+
+def test_no_string_holds_an_output_that_was_formatted(run: Run) -> None:
+    for resource in run.resources:
+        for text in strings_in(resource.inputs):
+            assert "Calling __str__ on an Output" not in text and "pulumi.output.Output object" not in text, resource.urn
+
+
+def test_every_container_of_a_model_has_requests_equal_to_limits(run: Run) -> None:
+    for deployment in run.of_type("apps/v1:Deployment"):
+        for container in deployment.inputs["spec"]["template"]["spec"]["containers"]:
+            assert container["resources"]["requests"] == container["resources"]["limits"]
+            assert {"cpu", "memory"} <= set(container["resources"]["limits"])
+        assert "resources" not in deployment.inputs["spec"]["template"]["spec"], "pod-level resources are not pinned"
+
+
+def test_nobody_sees_all_devices_by_environment(run: Run) -> None:
+    for workload in (resource for resource in run.resources if resource.type in WORKLOADS):
+        for container in workload.inputs["spec"]["template"]["spec"]["containers"]:
+            assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} not in container.get("env", [])
+
+
+def test_every_name_that_an_object_refers_to_is_declared_too(run: Run) -> None:
+    declared = {
+        (r.inputs.get("kind"), r.inputs["metadata"].get("namespace"), r.inputs["metadata"]["name"]) for r in objects_of(run)
+    }
+    for workload in (resource for resource in run.resources if resource.type in WORKLOADS):
+        namespace, spec = workload.inputs["metadata"]["namespace"], workload.inputs["spec"]["template"]["spec"]
+        assert ("ServiceAccount", namespace, spec["serviceAccountName"]) in declared
+        for volume in spec["volumes"]:
+            if "configMap" in volume:
+                assert ("ConfigMap", namespace, volume["configMap"]["name"]) in declared
+        for container in spec["containers"]:
+            for entry in container.get("env", []):
+                if "secretKeyRef" in entry.get("valueFrom", {}):
+                    assert ("Secret", namespace, entry["valueFrom"]["secretKeyRef"]["name"]) in declared
+
+
+def test_a_preview_declares_the_same_as_an_update(tmp_path: Path, run: Run) -> None:
+    secrets = {"api-key": SENTINEL, "hub-token": SENTINEL}
+    preview = declare_plan(cluster_plan(create_namespace=True), tmp_path, secrets=secrets, preview=True)
+    assert {resource.urn for resource in preview.resources} == {resource.urn for resource in run.resources}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(cluster_plan(models=()), id="no models"),
+        pytest.param(
+            cluster_plan(
+                node_pools=(pool_plan("a", nodes=("b-c",)), pool_plan("a-b", nodes=("c",))),
+                models=(model_plan("m", pool_plan("a")), replace(model_plan("m", pool_plan("a-b")), namespace="other")),
+            ),
+            id="names that look alike when joined",
+        ),
+        pytest.param(
+            cluster_plan(node_pools=(pool_plan("m"),), models=(model_plan("m", pool_plan("m")),)), id="pool and model of one name"
+        ),
+    ],
+)
+def test_other_plans_share_no_urn_either(plan: ClusterPlan, tmp_path: Path) -> None:
+    run = declare_plan(plan, tmp_path)
+    assert run.duplicates == ()
+    assert len(run.of_type("VllmDeployment")) == len(plan.models)
+    assert len(run.stack_outputs["endpoints"]) == len(plan.models)

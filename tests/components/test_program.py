@@ -1,0 +1,135 @@
+"""The whole program, from the stack's configuration to its outputs, against a cluster that is a test's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from components import program
+from infra.errors import CheckError
+from tests.support.declare import kubeconfig_in
+from tests.support.documents import small_document, with_change
+from tests.support.monitor import Run, run_program
+
+
+@pytest.fixture
+def quiet_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The look at the cluster finds nothing; keeps the clients that it was given."""
+    seen: list[Any] = []
+    monkeypatch.setattr(program, "look_at_cluster", lambda settings, plan, client: seen.append(client))
+    return seen
+
+
+def deploy(document: Mapping[str, Any] | None, *, secret_keys: tuple[str, ...] = (), **config: str) -> Run:
+    values = {f"numawise:{key}": value for key, value in config.items()}
+    if document is not None:
+        values["numawise:cluster"] = json.dumps(document)
+    return run_program(program.deploy, config=values, secret_keys=secret_keys)
+
+
+def connected(folder: Path, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    path = kubeconfig_in(folder).kubeconfig
+    return {**(document or small_document()), "connection": {"kubeconfig": path}}
+
+
+def test_a_stack_exports_its_plan_endpoints_models_and_pools(tmp_path: Path, quiet_cluster: list[Any]) -> None:
+    outputs = deploy(connected(tmp_path)).stack_outputs
+    assert set(outputs) == {"plan", "endpoints", "models", "nodePools"}
+    assert outputs["endpoints"]["llama-70b"] == {
+        "namespace": "inference",
+        "service": "llama-70b",
+        "port": 8000,
+        "servedModelName": outputs["endpoints"]["llama-70b"]["servedModelName"],
+        "url": "http://llama-70b.inference.svc:8000/v1",
+    }
+    assert outputs["models"]["llama-70b"]["tensorParallelSize"] == 4
+    assert outputs["nodePools"]["h100"]["kubelet"]["cpuManagerPolicy"] == "static"
+    assert outputs["plan"]["stack"] == "local"
+    assert len(quiet_cluster) == 1
+
+
+def refused(document: Mapping[str, Any] | None, **options: Any) -> str:
+    with pytest.raises(pulumi.RunError) as caught:
+        deploy(document, **options)
+    return str(caught.value)
+
+
+def test_all_problems_of_the_document_come_at_once_as_sentences() -> None:
+    document = with_change("models[0].replicas", 0) | {"surprise": 1}
+    text = refused(document)
+    assert text.startswith("2 problems:\n")
+    assert "models[0].replicas:" in text
+    assert "surprise: is no known key" in text
+
+
+def test_a_plan_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    text = refused(connected(tmp_path, with_change("models[0].tensorParallelSize", 3)))
+    assert "models[0].tensorParallelSize" in text
+
+
+def test_no_document_names_the_key_and_the_file() -> None:
+    text = refused(None)
+    assert "numawise:cluster: is missing in stacks/Pulumi.local.yaml" in text
+
+
+def test_a_secret_inside_the_document_is_refused(tmp_path: Path) -> None:
+    text = refused(connected(tmp_path), secret_keys=("numawise:cluster",))
+    assert "numawise:cluster: holds a secret; make it a key of its own" in text
+
+
+def test_a_missing_kubeconfig_names_the_path_and_the_way_out(tmp_path: Path) -> None:
+    document = {**small_document(), "connection": {"kubeconfig": str(tmp_path / "nowhere")}}
+    text = refused(document)
+    assert f"connection.kubeconfig: there is no file {tmp_path}/nowhere" in text
+    assert "make up" in text
+
+
+def test_kubeconfig_is_never_taken_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig_in(tmp_path).kubeconfig))
+    assert "connection: is missing" in refused(small_document())
+
+
+def test_what_contradicts_the_cluster_ends_the_program_before_anything_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def contradict(settings: Any, plan: Any, client: Any) -> None:
+        raise CheckError.one("UnknownNode", "nodePools[0].nodeNames[0]", "gpu-a is no node of the cluster.")
+
+    monkeypatch.setattr(program, "look_at_cluster", contradict)
+    assert "nodePools[0].nodeNames[0]: gpu-a is no node of the cluster." in refused(connected(tmp_path))
+
+
+def test_secrets_of_the_stack_reach_the_models_secret(tmp_path: Path, quiet_cluster: list[Any]) -> None:
+    run = deploy(connected(tmp_path), secret_keys=("numawise:apiKey",), apiKey="open sesame")
+    secret = run.one("core/v1:Secret", "llama-70b-secret")
+    assert secret.inputs["stringData"] == {"api-key": "open sesame"}
+    assert "stringData" in secret.secret_inputs
+
+
+def test_another_stacks_kubeconfig_is_looked_at_and_handed_on_as_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet_cluster: list[Any]
+) -> None:
+    text = Path(str(kubeconfig_in(tmp_path).kubeconfig)).read_text()
+    document = {**small_document(), "connection": {"kubeconfig": {"stack": "org/infra/prod"}}}
+    run = run_program(program.deploy, config={"numawise:cluster": json.dumps(document)}, stack_outputs={"kubeconfig": text})
+    provider = run.one("providers:kubernetes", "kubernetes")
+    assert provider.inputs["kubeconfig"] == text
+    assert "kubeconfig" in provider.secret_inputs
+    assert len(quiet_cluster) == 1
+    assert "not-a-real-token" not in json.dumps([r.inputs for r in run.resources if r is not provider])
+
+
+def test_a_contradicted_cluster_of_another_stack_ends_the_program_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def contradict(settings: Any, plan: Any, client: Any) -> None:
+        raise CheckError.one("UnknownNode", "nodePools[0].nodeNames[0]", "gpu-a is no node of the cluster.")
+
+    monkeypatch.setattr(program, "look_at_cluster", contradict)
+    text = Path(str(kubeconfig_in(tmp_path).kubeconfig)).read_text()
+    document = {**small_document(), "connection": {"kubeconfig": {"stack": "org/infra/prod"}}}
+    with pytest.raises(pulumi.RunError, match="gpu-a is no node"):
+        run_program(program.deploy, config={"numawise:cluster": json.dumps(document)}, stack_outputs={"kubeconfig": text})

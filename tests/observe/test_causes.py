@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from typing import Any
+
+from infra.observe.causes import causes
+
+
+def pod(name: str = "llama-1", *, node: str = "gpu-a", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": status}
+
+
+def event(reason: str, message: str, *, about: str = "llama-1", at: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+    return {"type": "Warning", "reason": reason, "message": message, "involvedObject": {"name": about}, "lastTimestamp": at}
+
+
+def waiting(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
+    return {"name": "vllm", "image": "vllm:1", "state": {"waiting": {"reason": reason, "message": message}}, **more}
+
+
+def test_a_storm_of_refused_pods_is_one_sentence_with_its_count() -> None:
+    message = "Resources cannot be allocated with Topology locality"
+    pods = [pod(f"llama-{i}", phase="Failed", reason="TopologyAffinityError", message=message) for i in range(37)]
+    (sentence,) = causes(pods, [])
+    assert sentence.startswith("refused by the kubelet of gpu-a: TopologyAffinityError (Resources cannot")
+    assert sentence.endswith("(37 pods)")
+
+
+def test_a_resource_that_ran_out_on_the_node_is_named() -> None:
+    (sentence,) = causes([pod(phase="Failed", reason="OutOfnvidia.com/gpu", message="Node didn't have enough")], [])
+    assert "nvidia.com/gpu ran out there" in sentence
+
+
+def test_what_the_scheduler_says_is_passed_on() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 2 Insufficient nvidia.com/gpu."}
+    assert causes([pod(node="", phase="Pending", conditions=[condition])], []) == (
+        "not scheduled: 0/3 nodes are available: 2 Insufficient nvidia.com/gpu.",
+    )
+
+
+def test_an_image_that_cannot_be_pulled_is_named_with_the_node() -> None:
+    (sentence,) = causes([pod(phase="Pending", containerStatuses=[waiting("ImagePullBackOff", "not found")])], [])
+    assert sentence == "image vllm:1 of container vllm cannot be pulled on gpu-a: not found"
+
+
+def test_a_crash_gives_its_last_words() -> None:
+    ended = {
+        "terminated": {
+            "exitCode": 78,
+            "reason": "Error",
+            "message": "starting\nnumawise gate: refused: 3 GPUs are here, 4 are planned\n",
+        }
+    }
+    status = waiting("CrashLoopBackOff", lastState=ended, restartCount=4)
+    (sentence,) = causes([pod(phase="Running", containerStatuses=[status])], [])
+    assert sentence == "container vllm ended with exit code 78, 4 restarts: numawise gate: refused: 3 GPUs are here, 4 are planned"
+
+
+def test_killed_for_memory_is_said_so() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    (sentence,) = causes(
+        [pod(phase="Running", containerStatuses=[waiting("CrashLoopBackOff", lastState=ended, restartCount=1)])], []
+    )
+    assert sentence == "container vllm was killed for memory (OOMKilled), 1 restarts"
+
+
+def test_a_pod_that_runs_and_never_gets_ready_gives_the_last_probes_answer() -> None:
+    events = [
+        event("Unhealthy", "first", at="2026-01-01T00:00:00Z"),
+        event("Unhealthy", "connection refused", at="2026-01-01T00:05:00Z"),
+    ]
+    running = pod(
+        phase="Running",
+        containerStatuses=[{"name": "vllm", "state": {"running": {}}}],
+        conditions=[{"type": "Ready", "status": "False"}],
+    )
+    assert causes([running], [*reversed(events), event("Unhealthy", "of another", about="qwen-1")]) == (
+        "runs but is not ready on gpu-a: Unhealthy: connection refused",
+    )
+
+
+def test_a_mount_that_fails_is_told_by_its_event() -> None:
+    stuck = pod(phase="Pending", containerStatuses=[waiting("ContainerCreating")])
+    assert causes([stuck], [event("FailedMount", "MountVolume.SetUp failed")]) == (
+        "has not started on gpu-a: FailedMount: MountVolume.SetUp failed",
+    )
+
+
+def test_pods_that_are_refused_by_the_api_server_leave_only_an_event() -> None:
+    assert causes([], [event("FailedCreate", 'violates PodSecurity "restricted:latest"', about="llama-5f")]) == (
+        'no pod was made: FailedCreate: violates PodSecurity "restricted:latest"',
+    )
+
+
+def test_a_ready_pod_is_no_cause() -> None:
+    assert causes([pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}])], []) == ()
+
+
+def test_many_causes_are_cut_and_counted() -> None:
+    pods = [
+        pod(f"p{i}", phase="Pending", containerStatuses=[waiting("CreateContainerConfigError", f"secret {i} not found")])
+        for i in range(9)
+    ]
+    sentences = causes(pods, [])
+    assert len(sentences) == 7
+    assert sentences[-1] == "and 3 other causes"

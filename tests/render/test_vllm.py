@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.agents import gate
+from infra.errors import PlanError
+from infra.plan.model import ClusterPlan, ModelPlan
+from infra.render.vllm import endpoint, gate_files, vllm
+from tests.support.builders import cluster_plan, model_plan, pool_plan, whole_node_model
+
+PLAN = cluster_plan()
+LLAMA, QWEN = PLAN.models
+
+
+def of(model: ModelPlan, plan: ClusterPlan | None = None, **options: Any) -> dict[str, dict[str, Any]]:
+    plan = plan or replace(PLAN, models=(model,))
+    return {manifest["kind"]: manifest for manifest in vllm(plan, model, **options)}
+
+
+def pod(model: ModelPlan, plan: ClusterPlan | None = None) -> dict[str, Any]:
+    return of(model, plan)["Deployment"]["spec"]["template"]["spec"]
+
+
+def test_a_model_is_these_objects_in_this_order() -> None:
+    kinds = [manifest["kind"] for manifest in vllm(PLAN, LLAMA)]
+    assert kinds == ["ServiceAccount", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Deployment", "Service"]
+
+
+def test_a_single_replica_has_no_budget_that_could_only_block_a_drain() -> None:
+    assert "PodDisruptionBudget" not in of(QWEN)
+    assert of(LLAMA)["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
+
+
+def test_the_pod_waits_for_a_node_with_its_own_plans_kubelet() -> None:
+    term = pod(LLAMA)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
+    assert term["matchExpressions"] == [{"key": "numawise.dev/kubelet-config", "operator": "In", "values": ["3f2a91c07d5e"]}]
+    assert pod(LLAMA)["nodeSelector"] == {"numawise.dev/pool": "h100"}
+
+
+def test_nodes_without_names_carry_no_label_of_ours_to_wait_for() -> None:
+    pool = pool_plan("h100", node_names_given=False, node_selector={"cloud/pool": "gpu"})
+    spec = pod(LLAMA, cluster_plan(node_pools=(pool,), models=(LLAMA,)))
+    assert "nodeAffinity" not in spec["affinity"]
+    assert spec["nodeSelector"] == {"cloud/pool": "gpu"}
+
+
+def test_anti_affinity_is_by_hostname_and_as_strict_as_planned() -> None:
+    required = pod(LLAMA)["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert required["topologyKey"] == "kubernetes.io/hostname"
+    labels = of(LLAMA)["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert required["labelSelector"]["matchLabels"].items() <= labels.items()
+    preferred = pod(replace(LLAMA, pod_anti_affinity="preferred"))["affinity"]["podAntiAffinity"]
+    assert set(preferred) == {"preferredDuringSchedulingIgnoredDuringExecution"}
+    assert "podAntiAffinity" not in pod(replace(LLAMA, pod_anti_affinity="none"))["affinity"]
+
+
+def test_shared_memory_lies_in_memory_with_the_planned_limit() -> None:
+    spec = pod(LLAMA)
+    volume = next(volume for volume in spec["volumes"] if volume["name"] == "shm")
+    assert volume["emptyDir"] == {"medium": "Memory", "sizeLimit": "16Gi"}
+    assert {"name": "shm", "mountPath": "/dev/shm"} in spec["containers"][0]["volumeMounts"]
+
+
+def test_the_pod_keeps_to_restricted_pod_security() -> None:
+    spec = pod(LLAMA)
+    assert spec["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 2000,
+        "runAsGroup": 0,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert spec["containers"][0]["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert not any("hostPath" in volume for volume in spec["volumes"])
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+
+
+def test_an_amd_pod_gets_the_hosts_device_groups_where_they_are_known() -> None:
+    assert "supplementalGroups" not in pod(QWEN)["securityContext"]
+    pool = PLAN.pool("mi300x")
+    grouped = replace(pool, device_plugin=replace(pool.device_plugin, device_groups=(44, 109)))
+    assert pod(QWEN, cluster_plan(node_pools=(grouped,), models=(QWEN,)))["securityContext"]["supplementalGroups"] == [44, 109]
+
+
+def test_a_service_link_could_not_become_vllms_own_port() -> None:
+    assert pod(LLAMA)["enableServiceLinks"] is False
+
+
+def test_sidecars_stay_within_restricted_security_and_without_gpus() -> None:
+    sidecar = {"name": "logs", "image": "fluent/fluent-bit:4.0", "resources": {"limits": {"cpu": "500m", "memory": "128Mi"}}}
+    initial = {"name": "warm", "image": "busybox:1.37", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    spec = pod(replace(LLAMA, sidecars=(sidecar,), init_containers=(initial,)))
+    assert spec["containers"][1]["resources"]["requests"] == sidecar["resources"]["limits"]
+    for container in (spec["containers"][1], spec["initContainers"][0]):
+        assert container["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert "env" not in sidecar, "the plan's own containers are not touched"
+
+
+def test_a_sidecars_own_security_settings_are_kept() -> None:
+    sidecar = {
+        "name": "s",
+        "image": "i",
+        "securityContext": {"runAsUser": 1000, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}},
+    }
+    context = pod(replace(LLAMA, sidecars=(sidecar,)))["containers"][1]["securityContext"]
+    assert context["runAsUser"] == 1000
+    assert context["capabilities"] == {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
+    assert context["allowPrivilegeEscalation"] is False
+
+
+def test_the_gate_gets_the_slots_and_reads_what_render_writes() -> None:
+    expected = json.loads(gate_files(PLAN, QWEN)["plan.json"])
+    assert expected["slots"] == [{"numaNodes": [0, 1], "memoryNuma": []}]
+    assert expected["rankBinding"] == {"numaNodeOfRank": [0, 0, 0, 0, 1, 1, 1, 1]}
+    assert (expected["gpus"], expected["cpus"], expected["exclusiveCpus"], expected["mode"]) == (8, 48, True, "enforce")
+    cpus = [*range(1, 13), *range(57, 69), *range(113, 125), *range(169, 181)]
+    gpus = [(f"0000:{index:02x}:00.0", index // 4) for index in range(8)]
+    numa_cpus = {0: {*range(56), *range(112, 168)}, 1: {*range(56, 112), *range(168, 224)}}
+    assert gate.findings(expected, cpus, [0, 1], gpus, numa_cpus) == []
+
+
+def test_the_gate_only_warns_under_a_policy_that_promises_no_alignment() -> None:
+    pool = pool_plan("h100", policy="best-effort")
+    assert json.loads(gate_files(cluster_plan(node_pools=(pool,), models=(LLAMA,)), LLAMA)["plan.json"])["mode"] == "warn"
+
+
+def test_one_changed_byte_of_the_gates_plan_restarts_the_pods() -> None:
+    annotations = [
+        of(model)["Deployment"]["spec"]["template"]["metadata"]["annotations"] for model in (LLAMA, replace(LLAMA, gpus_per_pod=2))
+    ]
+    assert annotations[0] != annotations[1]
+
+
+def test_the_gate_is_the_entry_of_the_main_container_from_its_config_map() -> None:
+    objects, spec = of(LLAMA), pod(LLAMA)
+    container = spec["containers"][0]
+    volume = next(volume for volume in spec["volumes"] if volume["name"] == "gate")
+    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "gate")
+    assert volume["configMap"]["name"] == objects["ConfigMap"]["metadata"]["name"]
+    assert container["command"] == ["python3", f"{mount['mountPath']}/gate.py"]
+    assert {"name": "NUMAWISE_PLAN", "value": f"{mount['mountPath']}/plan.json"} in container["env"]
+    assert set(objects["ConfigMap"]["data"]) == {"gate.py", "plan.json"}
+
+
+def test_a_service_finds_the_pods_and_no_others() -> None:
+    spec = of(LLAMA)["Service"]["spec"]
+    labels = of(LLAMA)["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    others = of(QWEN)["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert spec["selector"].items() <= labels.items()
+    assert not spec["selector"].items() <= others.items()
+    port = spec["ports"][0]
+    assert port["targetPort"] in {port["name"] for port in pod(LLAMA)["containers"][0]["ports"]}
+
+
+def test_a_service_name_begins_with_a_letter_even_if_the_models_does_not() -> None:
+    model = replace(LLAMA, name="7b-chat")
+    assert of(model)["Service"]["metadata"]["name"] == "vllm-7b-chat"
+    assert endpoint(model)["service"] == "vllm-7b-chat"
+
+
+def test_a_replica_over_several_nodes_is_refused_with_both_numbers() -> None:
+    model = replace(LLAMA, pods_per_replica=2, pipeline_parallel_size=2)
+    with pytest.raises(PlanError, match=r"models\[0\].pipelineParallelSize: a replica of llama-70b needs 2 pods of 4 GPUs"):
+        of(model)
+
+
+def test_models_over_a_whole_node_ask_for_all_gpus() -> None:
+    model = whole_node_model("m", pool_plan("h100"))
+    resources = pod(model)["containers"][0]["resources"]
+    assert resources["limits"] == {"cpu": "48", "memory": "256Gi", "nvidia.com/gpu": "8"}
+    assert resources["requests"] == resources["limits"]
+
+
+def test_a_changed_engine_argument_changes_the_deployment_alone() -> None:
+    before, after = of(LLAMA), of(replace(LLAMA, max_model_len=8192))
+    assert [kind for kind in before if before[kind] != after[kind]] == ["Deployment"]
+
+
+def test_the_rollout_is_the_planned_one() -> None:
+    spec = of(model_plan("m", pool_plan("h100"), max_surge=1, max_unavailable=0))["Deployment"]["spec"]
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert spec["progressDeadlineSeconds"] == 1300
