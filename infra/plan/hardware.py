@@ -1,0 +1,69 @@
+"""Resolves a pool's hardware: the node shape of the catalog or the inline topology, and its accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.catalog.machine import machine_of
+from infra.catalog.names import find_accelerator, find_shape
+from infra.catalog.topology import shape_from_topology
+from infra.catalog.types import Accelerator, NodeShape, NumaNode
+from infra.config.pools import NodePool
+from infra.plan.pod_resources import MachineShare
+from infra.units import parse_bytes, parse_millicpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolHardware:
+    """What one machine of a pool is."""
+
+    path: str
+    pool: NodePool
+    shape: NodeShape
+    accelerator: Accelerator
+
+    @property
+    def largest_numa_gpus(self) -> int | None:
+        """GPUs of the NUMA node that has most of them; None where nobody knows which GPU is where."""
+        per_node = self.shape.gpus_per_numa_node
+        return None if per_node is None else max(per_node)
+
+    def share_for(self, gpus: int) -> MachineShare:
+        """What the NUMA nodes that `gpus` GPUs need have for pods: a core of each node and 3 % of its memory less.
+
+        The exact reservation is decided later, with the pods; tenants may lie on any NUMA node, so a pod of one node leaves room for all of them.
+        """
+        nodes = self._nodes_for(gpus)
+        threads = self.shape.threads_per_core or 1
+        tenants = self.pool.co_tenants
+        tenant_cpus = sum(tenant.per_node * parse_millicpu(tenant.cpu) for tenant in tenants if tenant.qos_class == "Guaranteed")
+        tenant_bytes = sum(tenant.per_node * parse_bytes(tenant.memory) for tenant in tenants)
+        cpus = sum(max(len(node.cpus or ()) - threads, 0) for node in nodes) - -(-tenant_cpus // 1000)
+        memory_bytes = sum((node.memory_bytes or 0) * 97 // 100 for node in nodes) - tenant_bytes
+        known = sum(len(node.gpus or ()) for node in nodes)
+        return MachineShare(
+            cpus=max(cpus - cpus % threads, 0),
+            memory_bytes=max(memory_bytes, 0),
+            gpus=known or self.shape.gpus,
+            threads_per_core=threads,
+        )
+
+    def _nodes_for(self, gpus: int) -> list[NumaNode]:
+        largest = self.largest_numa_gpus
+        if largest is None or gpus > largest:
+            return list(self.shape.numa_nodes)
+        return [
+            min((n for n in self.shape.numa_nodes if len(n.gpus or ()) >= gpus), key=lambda node: (len(node.cpus or ()), node.id))
+        ]
+
+
+def hardware_of(pool: NodePool, path: str) -> PoolHardware:
+    """The pool's hardware; ConfigError for unknown names, PlanError where a fact that planning needs is not known."""
+    if pool.topology is not None:
+        where = f"{path}.topology"
+        shape = shape_from_topology(pool.topology.model_dump(mode="json", by_alias=True, exclude_unset=True), where)
+    else:
+        where = f"{path}.nodeShape"
+        shape = find_shape(pool.node_shape or "", where)
+    machine_of(shape, where)
+    return PoolHardware(path=path, pool=pool, shape=shape, accelerator=find_accelerator(shape.accelerator, where))
