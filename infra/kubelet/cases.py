@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Any
 
 from infra.errors import ConfigError, NumawiseError
@@ -23,6 +24,7 @@ def simulate_case(case: Any) -> dict[str, Any]:
     """One case; a case that cannot be read, and one in which the kubelet itself would hang, is answered with `error`."""
     identifier = case.get("id", "") if isinstance(case, Mapping) else ""
     result: dict[str, Any] = {"id": identifier, "config_errors": [], "pods": []}
+    begin = perf_counter()
     try:
         _run(case, result)
     except KubeletRefuses as refusal:
@@ -31,6 +33,7 @@ def simulate_case(case: Any) -> dict[str, Any]:
         result["error"] = str(hang)
     except NumawiseError as error:
         result["error"] = f"bad case: {error}"
+    result["ms"] = round((perf_counter() - begin) * 1000, 3)
     return result
 
 

@@ -279,7 +279,10 @@ def _topology_manager(machine: Machine, configuration: Configuration) -> Topolog
             raise KubeletRefuses(stage, (f"{path}.max-allowable-numa-nodes: {text!r} must be an integer of at least 8, as a string",))
         most = int(text)
         if most < DEFAULT_MAX_NUMA_NODES:
-            raise KubeletRefuses(stage, (f"{path}.max-allowable-numa-nodes: {most} is less than the minimum of {DEFAULT_MAX_NUMA_NODES}; leave it out",))
+            raise KubeletRefuses(stage, (
+                    f'{path}: the minimum value of "max-allowable-numa-nodes" should not be less than {DEFAULT_MAX_NUMA_NODES}, '
+                    f"and it is {most}; leave it out",
+                ))
     if closest and any(node.distances is None for node in machine.numa_nodes):
         raise KubeletRefuses(stage, (f"{path}.prefer-closest-numa-nodes: this machine does not report distances of its NUMA nodes",))
     count = len(machine.numa_nodes)
@@ -287,7 +290,7 @@ def _topology_manager(machine: Machine, configuration: Configuration) -> Topolog
         raise KubeletRefuses(
             stage,
             (
-                f"topologyManagerPolicy: {name} is unsupported on machines with more than {most} NUMA nodes and this one has {count}; "
+                f"topologyManagerPolicy: {name} is unsupported on machines with more than {most} NUMA Nodes, and this one has {count}; "
                 f'set {path}.max-allowable-numa-nodes: "{count}" or merge NUMA nodes in the firmware',
             ),
         )
@@ -317,7 +320,10 @@ def _cpu_manager(
     parsed = _cpu_options(configuration, options)
     if parsed.align_by_socket:
         if configuration["topologyManagerPolicy"] == SINGLE_NUMA_NODE:
-            raise KubeletRefuses(stage, (f"{path}.align-by-socket: is incompatible with topologyManagerPolicy single-numa-node",))
+            raise KubeletRefuses(stage, (
+                    "topologyManagerPolicy: single-numa-node is incompatible with CPUManager align-by-socket policy option; "
+                    "use restricted, or leave align-by-socket out",
+                ))
         if topology.socket_count > topology.cpu_numa_count:
             raise KubeletRefuses(
                 stage,
@@ -346,7 +352,7 @@ def _cpu_options(configuration: Configuration, options: Mapping[str, str]) -> CP
         values[name] = _boolean(options, name, stage, path)
     for one, other in _EXCLUSIVE_OPTIONS:
         if values.get(one) and values.get(other):
-            raise KubeletRefuses(stage, (f"{path}: {one} and {other} can not be used at the same time",))
+            raise KubeletRefuses(stage, (f"{path}: static policy options {one} and {other} can not be used at the same time",))
     return CPUManagerOptions(**{name.replace("-", "_"): value for name, value in values.items()})
 
 
@@ -369,7 +375,10 @@ def _memory_manager(
         if node not in position:
             raise KubeletRefuses(
                 stage,
-                (f"reservedMemory[{index}].numaNode: {node} does not exist on this machine; it has {', '.join(map(str, sorted(position)))}",),
+                (
+                    f"reservedMemory[{index}]: the reserved memory configuration references a NUMA node {node} "
+                    f"that does not exist on this machine; it has {', '.join(map(str, sorted(position)))}",
+                ),
             )
         for name, quantity in (entry["limits"] or {}).items():
             totals[name] = totals.get(name, 0) + quantity.nano
@@ -390,20 +399,26 @@ def _memory_manager(
                 )
     if not any(amounts.get("memory") for amounts in reserved.values()):
         raise KubeletRefuses(
-            stage, ("reservedMemory: memoryManagerPolicy Static needs a reservation of memory on at least one NUMA node",)
+            stage,
+            (
+                "reservedMemory: [memorymanager] you should specify the system reserved memory: "
+                "policy Static needs some on at least one NUMA node",
+            ),
         )
     return StaticMemoryManager(machine, _space(machine), reserved, pod_level_managers=pod_level_managers)
 
 
 def _mismatch(configuration: Configuration, name: str, given: int, needed: int) -> str:
-    if name != "memory":
-        return f"reservedMemory: {name} sums to {_text(name, given)}, must be 0; huge pages cannot be reserved"
     parts = []
     for field in ("kubeReserved", "systemReserved"):
-        text = (configuration[field] or {}).get("memory")
+        text = (configuration[field] or {}).get(name)
         if text:
             parts.append(f"{field} {text}")
     threshold = configuration["evictionHard"].get("memory.available")
-    if threshold:
+    if threshold and name == "memory":
         parts.append(f"evictionHard {threshold}")
-    return f"reservedMemory: memory sums to {_text(name, given)}, must be {_text(name, needed)} = {' + '.join(parts) or 'no reservation at all'}"
+    return (
+        f'reservedMemory: the total amount "{_text(name, given)}" of type "{name}" is not equal to the value '
+        f'"{_text(name, needed)}" determined by Node Allocatable feature; '
+        f"it must be {_text(name, needed)} = {' + '.join(parts) or 'no reservation at all'}"
+    )

@@ -276,7 +276,10 @@ def _reserved_memory(c: Configuration) -> Iterator[str]:
             if quantity.nano == 0:
                 yield f"{path}: must not be zero; leave the entry of NUMA node {entry['numaNode']} out"
             if (entry["numaNode"], name) in seen:
-                yield f"{path}: NUMA node {entry['numaNode']} has a value for {name} already; add them up in one entry"
+                yield (
+                    f"{path}: the reserved memory has a duplicate value for NUMA node {entry['numaNode']} "
+                    f'and resource "{name}"; add them up in one entry'
+                )
             seen.add((entry["numaNode"], name))
 
 
