@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from infra.errors import MissingError
-from tools.engine.processes import end, orphans, read_locks
+from tools.engine.backend import pending_operations, read_locks
+from tools.engine.processes import end, orphans
 from tools.engine.stack_file import copy_stack_file
 from tools.engine.workspace import CHECKOUT, Workspace
 from tools.toolchain import toolchain
@@ -77,7 +78,7 @@ class Engine:
             # `pulumi cancel` cannot read a lock that was cut short while it was written.
             for lock in read_locks(self.workspace):
                 lock.file.unlink(missing_ok=True)
-        pending = self._pending_operations()
+        pending = pending_operations(self.workspace)
         if pending:
             _say(f"settling {pending} operation{'s' * (pending > 1)} that the update had begun")
             status = self.refresh()
@@ -85,19 +86,6 @@ class Engine:
                 message = f"pulumi refresh ended with {status}; see above. Is the cluster up? Then run `make recover` again."
                 raise MissingError.one("RefreshFailed", f"stack {self.workspace.stack}", message)
         return len(left) + len(locks) + pending
-
-    def forget(self) -> None:
-        """Removes the stack's state: its cluster is gone, and nothing of it can be deleted any more."""
-        for file in (
-            self.workspace.checkpoint,
-            self.workspace.checkpoint.with_suffix(".json.bak"),
-            self.workspace.checkpoint.with_suffix(".json.attrs"),
-        ):
-            file.unlink(missing_ok=True)
-        shutil.rmtree(self.workspace.locks, ignore_errors=True)
-        for kind in ("history", "backups"):
-            shutil.rmtree(self.workspace.backend / ".pulumi" / kind / "organization" / self.workspace.stack, ignore_errors=True)
-            shutil.rmtree(self.workspace.backend / ".pulumi" / kind / "numawise" / self.workspace.stack, ignore_errors=True)
 
     def shell(self) -> int:
         """An interactive shell with the engine's PATH, backend, passphrase and home, and kubectl on the embedded cluster."""
@@ -130,7 +118,7 @@ class Engine:
     def _create_stack(self) -> None:
         """Creates the stack where the backend does not know it yet; the engine may write its salt into the copy only."""
         arguments = ("--non-interactive", "stack", "init", self.workspace.stack)
-        if "PULUMI_BACKEND_URL" in self.environment and self.workspace.checkpoint.exists():
+        if self.workspace.checkpoint.exists():
             return
         project = self.workspace.folder / "project"
         project.mkdir(parents=True, exist_ok=True)
@@ -146,13 +134,6 @@ class Engine:
         )
         if done.returncode != 0 and "already exists" not in done.stderr:
             raise self._failed("stack init", done)
-
-    def _pending_operations(self) -> int:
-        try:
-            deployment = json.loads(self.workspace.checkpoint.read_text(encoding="utf-8"))
-            return len(deployment["checkpoint"]["latest"].get("pending_operations") or [])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return 0
 
     def _on_stack(self, command: str, *options: str) -> int:
         stack = ("--stack", self.workspace.stack, "--config-file", str(self.workspace.config_file))

@@ -1,15 +1,12 @@
-"""Processes of the engine: who holds a lock, which plugins were left behind, and how they end."""
+"""Processes of the engine: which run, which plugins were left behind, and how they end."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import socket
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tools.engine.workspace import Workspace
@@ -17,33 +14,8 @@ from tools.engine.workspace import Workspace
 _PROC = Path("/proc")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lock:
-    """An update's lock in the file backend; `alive` where its process still runs, or cannot be looked at (another machine)."""
-
-    file: Path
-    pid: int
-    hostname: str
-    alive: bool
-
-
-def read_locks(workspace: Workspace) -> list[Lock]:
-    """The stack's locks. One that cannot be read was cut short by a crash: no process holds it."""
-    locks: list[Lock] = []
-    for file in sorted(workspace.locks.glob("*.json")):
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            pid, hostname = int(content["pid"]), str(content.get("hostname", ""))
-        except (OSError, ValueError, KeyError, TypeError):
-            locks.append(Lock(file=file, pid=0, hostname="", alive=False))
-            continue
-        here = hostname in ("", socket.gethostname())
-        locks.append(Lock(file=file, pid=pid, hostname=hostname, alive=not here or _is_engine(pid)))
-    return locks
-
-
-def _is_engine(pid: int) -> bool:
-    # A process id is used again after a while: only a pulumi process can hold a lock.
+def is_engine(pid: int) -> bool:
+    """Whether this process is a running pulumi. Process ids are used again: any other program holds no lock."""
     try:
         state = (_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0]
     except (OSError, IndexError):
@@ -55,7 +27,7 @@ def orphans(workspace: Workspace) -> list[int]:
     """Plugin and program processes of this workspace (by their PULUMI_HOME) that no running engine of it is an ancestor of."""
     home = f"PULUMI_HOME={workspace.home}".encode()
     ours = {pid for pid in _pids() if home in _environ(pid)}
-    engines = {pid for pid in ours if _is_engine(pid)}
+    engines = {pid for pid in ours if is_engine(pid)}
     return sorted(pid for pid in ours if _is_plugin(pid) and not engines.intersection(_ancestors(pid)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tools.toolchain.cache import Cache
@@ -78,14 +79,13 @@ class GoBuilder:
         filled = {**words, "version": version}
         flags = " ".join(["-s", "-w", *(f"-X {name}={value.format(**filled)}" for name, value in (build.set or {}).items())])
         command = [str(go), "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", str(folder / part.files[0])]
-        environ = {**self._environ, "GOARCH": words["arch"]}
-        with tempfile.TemporaryDirectory(prefix="numawise-overlay-") as scratch:
-            if build.overlay:
-                replace = {str(module / Path(item.path).name): str(self._module_file(part, build, item)) for item in build.overlay}
-                overlay = Path(scratch) / "overlay.json"
-                overlay.write_text(json.dumps({"Replace": replace}), encoding="utf-8")
-                command += ["-overlay", str(overlay)]
-            done = self._progress.run([*command, build.package], title=f"building {part.name}", cwd=module, env=environ)
+        with self._overlay(part) as overlay:
+            done = self._progress.run(
+                [*command, *overlay, build.package],
+                title=f"building {part.name}",
+                cwd=module,
+                env={**self._environ, "GOARCH": words["arch"]},
+            )
         if done.returncode != 0:
             raise self._failure(part, done.stdout)
         for item in build.copy:
@@ -98,9 +98,31 @@ class GoBuilder:
             self._go = self._go_on_path() or self._go_from_wheel()
         return self._go
 
-    def environment(self) -> dict[str, str]:
-        """The variables that Go runs with: the user's own (GOPROXY, GOFLAGS, GOCACHE, ...), and nothing fetched behind our back."""
-        return dict(self._environ)
+    def gofmt(self) -> Path:
+        """The gofmt of this Go."""
+        return Path(os.path.realpath(self.go())).with_name("gofmt")
+
+    def vet(self, module: Path, *, overlay_of: Part | None) -> str:
+        """What `go vet ./...` says in a folder (nothing where all is well), with the flags of a build so that its packages serve."""
+        with self._overlay(overlay_of) as overlay:
+            command = [str(self.go()), "vet", "-trimpath", "-buildvcs=false", *overlay, "./..."]
+            done = self._progress.run(command, title=f"go vet in {module.name}", cwd=module, env=self._environ)
+        return (done.stdout or f"go vet ended with {done.returncode}\n") if done.returncode else ""
+
+    @contextlib.contextmanager
+    def _overlay(self, part: Part | None) -> Iterator[list[str]]:
+        """The options that lay files of Go modules over the part's source."""
+        if part is None or part.build is None or not part.build.overlay:
+            yield []
+            return
+        module = self._checkout / part.build.module
+        replace = {
+            str(module / Path(item.path).name): str(self._module_file(part, part.build, item)) for item in part.build.overlay
+        }
+        with tempfile.TemporaryDirectory(prefix="numawise-overlay-") as scratch:
+            file = Path(scratch) / "overlay.json"
+            file.write_text(json.dumps({"Replace": replace}), encoding="utf-8")
+            yield ["-overlay", str(file)]
 
     def _environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         fixed = {"CGO_ENABLED": "0", "GOOS": "linux", "GOTOOLCHAIN": "local", "GOWORK": "off"}
@@ -189,9 +211,3 @@ class GoBuilder:
                 f"the compiler or linker was killed, most likely for memory (it needs about 3 GiB). Free some.{kept}",
             )
         return ToolchainError("BuildFailed", part.name, f"`go build` failed: {first}.{kept}")
-
-
-def gofmt(go: Path) -> Path:
-    """The gofmt that belongs to a Go program."""
-    real = Path(os.path.realpath(go))
-    return real.with_name("gofmt")

@@ -1,0 +1,61 @@
+"""make check: style, types, Go sources, and whether generated files are in date."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.toolchain import toolchain
+from tools.work.steps import CHECKOUT, Steps
+
+SCHEMA = CHECKOUT / "stacks" / "schema.json"
+
+
+def check() -> int:
+    """Runs every check of the sources; the first that fails ends it."""
+    steps = Steps("check", total=6)
+    tool = Path(sys.executable).parent
+    steps.run("ruff check", [str(tool / "ruff"), "check", "."], remedy=".venv/bin/ruff check --fix .")
+    steps.run("ruff format", [str(tool / "ruff"), "format", "--check", "--quiet", "."], remedy=".venv/bin/ruff format .")
+    steps.run("pyright", [str(tool / "pyright")], remedy="the messages name file and line")
+    steps.call("gofmt", gofmt, remedy="gofmt -w on the files above")
+    steps.call("go vet", go_vet, remedy="the messages name file and line")
+    steps.call("schema of the stack file", schema_in_date, remedy=".venv/bin/python -m infra schema > stacks/schema.json")
+    return 0
+
+
+def go_modules() -> list[Path]:
+    """The folders under tools/ that hold a go.mod and Go sources of ours."""
+    return sorted(file.parent for file in (CHECKOUT / "tools").rglob("go.mod") if any(file.parent.rglob("*.go")))
+
+
+def gofmt() -> int:
+    """Lists Go files that gofmt would change; 1 where there are some."""
+    program = toolchain().builder().gofmt()
+    done = subprocess.run([str(program), "-l", *map(str, go_modules())], capture_output=True, text=True)
+    print(done.stdout + done.stderr, end="", file=sys.stderr)
+    return 1 if done.stdout or done.returncode else 0
+
+
+def go_vet() -> int:
+    """`go vet ./...` in each module, with the flags of the build so that its compiled packages serve."""
+    chain = toolchain()
+    builder = chain.builder()
+    status = 0
+    for module in go_modules():
+        part = next(
+            (part for part in chain.parts.values() if part.build and part.build.overlay and CHECKOUT / part.build.module == module),
+            None,
+        )
+        said = builder.vet(module, overlay_of=part)
+        print(said, end="", file=sys.stderr)
+        status |= bool(said)
+    return status
+
+
+def schema_in_date() -> int:
+    """1 where stacks/schema.json is not what `python -m infra schema` prints."""
+    done = subprocess.run([sys.executable, "-m", "infra", "schema"], cwd=CHECKOUT, capture_output=True, text=True)
+    print(done.stderr, end="", file=sys.stderr)
+    return done.returncode or int(done.stdout != SCHEMA.read_text(encoding="utf-8"))
