@@ -90,7 +90,8 @@ class Toolchain:
 
     def key(self, part: Part) -> str:
         """The entry's name in the cache: the version, and a hash of all that decides the program's bytes."""
-        digest = hashlib.sha256(repr((part, self._words)).encode())
+        facts = (part.name, part.version, part.files, part.own, part.download, part.wheel, part.build, self._words)
+        digest = hashlib.sha256(repr(facts).encode())
         if part.build is not None:
             digest.update(source_hash(self._checkout, part.build, own=part.own).encode())
         return f"{part.version}-{digest.hexdigest()[:16]}"
