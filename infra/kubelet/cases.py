@@ -146,7 +146,9 @@ def _hints(
         }
         found.append({"container": container, "provider": provider, **({"hints": proposed} if proposed else {})})
     nodes = None if merged.nodes is None else list(ids(merged.nodes))
-    found.append({"container": container, "provider": "merged", "merged": {"numa": nodes, "preferred": merged.preferred}, "admit": admit})
+    found.append(
+        {"container": container, "provider": "merged", "merged": {"numa": nodes, "preferred": merged.preferred}, "admit": admit}
+    )
     return found
 
 

@@ -193,7 +193,7 @@ _TAINT = _struct(key=STRING, value=STRING, effect=STRING, timeAdded=Kind(_time, 
 
 
 def _many(kind: Kind, default: Any, names: str) -> dict[str, tuple[Kind, Any]]:
-    return {name: (kind, default) for name in names.split()}
+    return dict.fromkeys(names.split(), (kind, default))
 
 
 # Every field of kubelet.config.k8s.io/v1beta1 KubeletConfiguration (k8s.io/kubelet v0.37.2), with its default. A default replaces

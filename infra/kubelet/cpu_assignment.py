@@ -184,9 +184,7 @@ def _take_packed(topology: CPUTopology, available: int, count: int, *, spread: b
         return 0
     acc = _Accumulator(topology, available, count)
     if count > acc.free.bit_count():
-        raise AllocationError(
-            f"not enough cpus available to satisfy request: requested={count}, available={available.bit_count()}"
-        )
+        raise AllocationError(f"not enough cpus available to satisfy request: requested={count}, available={available.bit_count()}")
     first, second = acc.take_full_sockets, acc.take_full_numa_nodes
     if topology.numa_first:
         first, second = second, first
@@ -250,9 +248,7 @@ def _take_distributed(topology: CPUTopology, available: int, count: int, strateg
         return 0
     acc = _Accumulator(topology, available, count)
     if count > acc.free.bit_count():
-        raise AllocationError(
-            f"not enough cpus available to satisfy request: requested={count}, available={available.bit_count()}"
-        )
+        raise AllocationError(f"not enough cpus available to satisfy request: requested={count}, available={available.bit_count()}")
     numas = acc.numa_nodes()
     for size in range(*_numa_range(acc, group)):
         choice = _best_combination(acc, numas, size, strategy)

@@ -215,9 +215,7 @@ class StaticCPUManager:
             else:
                 exclusive += cpus
         if shares and exclusive >= total:
-            return (
-                "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers"
-            )
+            return "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers"
         return None
 
     def release(self, state: CPUState, uid: str) -> None:

@@ -17,7 +17,18 @@ from infra.kubelet.pods import Container, Pod, whole
 class DeviceResource:
     """The devices of one resource as the plugin reported them."""
 
-    __slots__ = ("_groups", "all", "anywhere", "device_nodes", "has_topology", "healthy", "ids", "nodes_of", "space", "without_topology")
+    __slots__ = (
+        "_groups",
+        "all",
+        "anywhere",
+        "device_nodes",
+        "has_topology",
+        "healthy",
+        "ids",
+        "nodes_of",
+        "space",
+        "without_topology",
+    )
 
     def __init__(self, devices: Sequence[Device], machine: Machine, space: MaskSpace) -> None:
         latest = {device.id: device for device in devices}
@@ -193,5 +204,3 @@ def _first(devices: int, count: int) -> int:
         devices ^= lowest
         count -= 1
     return chosen
-
-

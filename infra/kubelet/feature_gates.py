@@ -84,7 +84,9 @@ def gates_of(kubernetes_version: str, settings: Mapping[str, bool]) -> tuple[Fea
         if gate is None:
             errors.append(f"unrecognized feature gate: {name}.{did_you_mean(name, known)}")
         elif gate.locked and gate.default != value:
-            errors.append(f"cannot set feature gate {name} to {str(value).lower()}, feature is locked to {str(gate.default).lower()}")
+            errors.append(
+                f"cannot set feature gate {name} to {str(value).lower()}, feature is locked to {str(gate.default).lower()}"
+            )
         elif name in (_ALL_ALPHA, _ALL_BETA):
             stage = name.removeprefix("All").upper()
             for other, spec in known.items():

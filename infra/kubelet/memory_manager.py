@@ -114,7 +114,9 @@ class StaticMemoryManager:
         return {name: max(size + sidecars.get(name, 0), widest.get(name, 0)) for name, size in app.items()}
 
     # Hints
-    def container_hints(self, state: MemoryState, pod: Pod, qos: str, container: Container, reusable: Reusable) -> ProviderHints | None:
+    def container_hints(
+        self, state: MemoryState, pod: Pod, qos: str, container: Container, reusable: Reusable
+    ) -> ProviderHints | None:
         if qos != GUARANTEED or (pod.has_pod_level_resources and not self.pod_level_managers):
             return None
         try:
@@ -378,9 +380,7 @@ class StaticMemoryManager:
                     exclusive[name] = exclusive.get(name, 0) + size
         short = next((name for name, size in total.items() if exclusive.get(name, 0) >= size), None)
         if shares and short:
-            return (
-                f"pod rejected, sum of exclusive container {short} requests equals pod budget, leaving no memory for shared containers"
-            )
+            return f"pod rejected, sum of exclusive container {short} requests equals pod budget, leaving no memory for shared containers"
         return None
 
 

@@ -152,11 +152,15 @@ def reserved_resources(reserved: Mapping[str, str], stage: str) -> dict[str, int
     amounts: dict[str, int] = {}
     for name, text in reserved.items():
         if name not in _RESERVABLE:
-            raise KubeletRefuses(stage, (f"{stage}.{name}: only {', '.join(_RESERVABLE)} can be reserved.{did_you_mean(name, _RESERVABLE)}",))
+            raise KubeletRefuses(
+                stage, (f"{stage}.{name}: only {', '.join(_RESERVABLE)} can be reserved.{did_you_mean(name, _RESERVABLE)}",)
+            )
         try:
             nano = parse_quantity(text).nano
         except ValueError as error:
-            raise KubeletRefuses(stage, (f"{stage}.{name}: {text!r} is no quantity ({error}); write it like 500m or 1Gi",)) from None
+            raise KubeletRefuses(
+                stage, (f"{stage}.{name}: {text!r} is no quantity ({error}); write it like 500m or 1Gi",)
+            ) from None
         if nano < 0:
             raise KubeletRefuses(stage, (f"{stage}.{name}: {text} must not be negative",))
         amounts[name] = (round_up(nano, 1000) + 500) // 1000 * 10**6 if name == "cpu" else nano
@@ -211,9 +215,7 @@ def reservation_of(
     return {name: amount for name, amount in total.items() if amount}
 
 
-def _allocatable(
-    capacity: Mapping[str, int], reservation: Mapping[str, int], devices: DeviceManager, pods: int
-) -> NodeAllocatable:
+def _allocatable(capacity: Mapping[str, int], reservation: Mapping[str, int], devices: DeviceManager, pods: int) -> NodeAllocatable:
     left = {name: max(0, amount - reservation.get(name, 0)) for name, amount in capacity.items()}
     for name, amount in capacity.items():
         if name.startswith("hugepages-"):
@@ -242,7 +244,9 @@ def _reserved_system_cpus(machine: Machine, configuration: Configuration) -> int
     if outside or text.startswith("-"):
         raise KubeletRefuses(
             "reservedSystemCPUs",
-            (f"reservedSystemCPUs: {text} names CPUs {cpu_list(outside)}, which this machine does not have; it has {cpu_list(topology.all_cpus)}",),
+            (
+                f"reservedSystemCPUs: {text} names CPUs {cpu_list(outside)}, which this machine does not have; it has {cpu_list(topology.all_cpus)}",
+            ),
         )
     return cpus
 
@@ -259,7 +263,7 @@ def _boolean(options: Mapping[str, str], name: str, stage: str, path: str) -> bo
     if text is None or text in _FALSE:
         return False
     if text not in _TRUE:
-        raise KubeletRefuses(stage, (f"{path}.{name}: {text!r} must be \"true\" or \"false\" (a string)",))
+        raise KubeletRefuses(stage, (f'{path}.{name}: {text!r} must be "true" or "false" (a string)',))
     return True
 
 
@@ -270,21 +274,30 @@ def _topology_manager(machine: Machine, configuration: Configuration) -> Topolog
     options = configuration[path] or {}
     for option in options:
         if option not in _TOPOLOGY_OPTIONS:
-            raise KubeletRefuses(stage, (f"{path}.{option}: is no option of the topology manager.{did_you_mean(option, _TOPOLOGY_OPTIONS)}",))
+            raise KubeletRefuses(
+                stage, (f"{path}.{option}: is no option of the topology manager.{did_you_mean(option, _TOPOLOGY_OPTIONS)}",)
+            )
     closest = _boolean(options, "prefer-closest-numa-nodes", stage, path)
     most = DEFAULT_MAX_NUMA_NODES
     text = options.get("max-allowable-numa-nodes")
     if text is not None:
         if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
-            raise KubeletRefuses(stage, (f"{path}.max-allowable-numa-nodes: {text!r} must be an integer of at least 8, as a string",))
+            raise KubeletRefuses(
+                stage, (f"{path}.max-allowable-numa-nodes: {text!r} must be an integer of at least 8, as a string",)
+            )
         most = int(text)
         if most < DEFAULT_MAX_NUMA_NODES:
-            raise KubeletRefuses(stage, (
+            raise KubeletRefuses(
+                stage,
+                (
                     f'{path}: the minimum value of "max-allowable-numa-nodes" should not be less than {DEFAULT_MAX_NUMA_NODES}, '
                     f"and it is {most}; leave it out",
-                ))
+                ),
+            )
     if closest and any(node.distances is None for node in machine.numa_nodes):
-        raise KubeletRefuses(stage, (f"{path}.prefer-closest-numa-nodes: this machine does not report distances of its NUMA nodes",))
+        raise KubeletRefuses(
+            stage, (f"{path}.prefer-closest-numa-nodes: this machine does not report distances of its NUMA nodes",)
+        )
     count = len(machine.numa_nodes)
     if count > most:
         raise KubeletRefuses(
@@ -306,7 +319,9 @@ def _cpu_manager(
     policy, options = configuration["cpuManagerPolicy"], configuration[path] or {}
     if policy == "none":
         if options:
-            raise KubeletRefuses(stage, (f"{path}: {', '.join(sorted(options))}: cpuManagerPolicy none takes no options; use static",))
+            raise KubeletRefuses(
+                stage, (f"{path}: {', '.join(sorted(options))}: cpuManagerPolicy none takes no options; use static",)
+            )
         return None
     if policy != "static":
         raise KubeletRefuses(
@@ -320,10 +335,13 @@ def _cpu_manager(
     parsed = _cpu_options(configuration, options)
     if parsed.align_by_socket:
         if configuration["topologyManagerPolicy"] == SINGLE_NUMA_NODE:
-            raise KubeletRefuses(stage, (
+            raise KubeletRefuses(
+                stage,
+                (
                     "topologyManagerPolicy: single-numa-node is incompatible with CPUManager align-by-socket policy option; "
                     "use restricted, or leave align-by-socket out",
-                ))
+                ),
+            )
         if topology.socket_count > topology.cpu_numa_count:
             raise KubeletRefuses(
                 stage,
@@ -365,7 +383,9 @@ def _memory_manager(
     if policy != "Static":
         raise KubeletRefuses(
             stage,
-            (f"memoryManagerPolicy: {policy!r} must be one of {', '.join(MEMORY_POLICIES)}.{did_you_mean(policy, MEMORY_POLICIES)}",),
+            (
+                f"memoryManagerPolicy: {policy!r} must be one of {', '.join(MEMORY_POLICIES)}.{did_you_mean(policy, MEMORY_POLICIES)}",
+            ),
         )
     position = {node.id: index for index, node in enumerate(sorted(machine.numa_nodes, key=lambda node: node.id))}
     totals: dict[str, int] = {}

@@ -105,11 +105,7 @@ def is_extended_resource(name: str) -> bool:
 
 
 def is_scalar_resource(name: str) -> bool:
-    return (
-        is_extended_resource(name)
-        or name.startswith((HUGEPAGES_PREFIX, "attachable-volumes-"))
-        or "kubernetes.io/" in name
-    )
+    return is_extended_resource(name) or name.startswith((HUGEPAGES_PREFIX, "attachable-volumes-")) or "kubernetes.io/" in name
 
 
 @lru_cache(maxsize=4096)
@@ -178,9 +174,7 @@ def _by_distance(pods: Sequence[int], wanted: dict[str, int], amounts: Sequence[
                 rest = amount - amounts[index].get(name, 0)
                 if rest > 0:
                     distance += (rest / amount) ** 2
-            if distance < best_distance or (
-                distance == best_distance and _smaller(amounts[index], amounts[candidates[best]])
-            ):
+            if distance < best_distance or (distance == best_distance and _smaller(amounts[index], amounts[candidates[best]])):
                 best, best_distance = place, distance
         chosen.append(candidates[best])
         wanted = _subtract(wanted, amounts, [candidates[best]])

@@ -1,0 +1,111 @@
+"""Answer what the kubelet would: does it start with this configuration on this machine, and which pods does it admit?
+
+Reads a JSON array of cases (FILE, or - for standard input) and writes a JSON array of results in the same order. A case holds a
+machine, a KubeletConfiguration, devices and pods in the order in which they come:
+
+  {"id": "two-pods",
+   "machine": {"numa": [{"id": 0, "cpus": [[0, 4], [1, 5]], "socket": 0, "memory_bytes": 68719476736, "hugepages": {"1Gi": 2},
+                         "distances": [10, 21]}, ...]},
+   "kubelet": {"topologyManagerPolicy": "single-numa-node", "cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}},
+   "devices": {"nvidia.com/gpu": [{"id": "gpu0", "numa": [0]}]},
+   "pods": [{"name": "a", "containers": [{"name": "c", "limits": {"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1}}]},
+            {"name": "a", "remove": true}],
+   "kubernetesVersion": "1.37", "deviceAllocation": "ordered", "holdStart": false, "debug": false}
+
+A result says why the kubelet would not start (config_stage, config_errors), or per pod whether it is admitted, by reason and
+message, and per container its exclusive CPUs, the NUMA nodes of its memory, its devices and the merged topology. A case that cannot
+be read is answered with `error`. The exit status is 0 whatever becomes of the pods, and 2 where the input is no array of cases.
+
+examples:
+  python -m infra admit cases.json --format json > results.json
+  python -m infra admit - < cases.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from infra.errors import ConfigError, MissingError
+from infra.kubelet import simulate_case
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="a JSON array of cases (default: standard input)")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    results = [simulate_case(case) for case in _read(args.file)]
+    if args.format == "json":
+        _write_json(results)
+    else:
+        print("\n\n".join("\n".join(_describe(result)) for result in results))
+    return 0
+
+
+def _read(name: str) -> list[Any]:
+    path = "standard input" if name == "-" else name
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise MissingError.one("MissingFile", path, f"cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError.one("BadJson", path, f"is not UTF-8 text (byte {error.start}).") from None
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError.one("BadJson", f"{path}:{error.lineno}:{error.colno}", f"is no JSON: {error.msg}.") from None
+    except (RecursionError, ValueError) as error:
+        raise ConfigError.one("BadJson", path, f"cannot be read as JSON: {error}.") from None
+    if not isinstance(document, list):
+        raise ConfigError.one("BadCases", path, f"holds a {type(document).__name__}; write an array of cases: [{{...}}, ...].")
+    return document
+
+
+def _write_json(results: list[dict[str, Any]]) -> None:
+    print("[")
+    last = len(results) - 1
+    for index, result in enumerate(results):
+        print(json.dumps(result), end="\n" if index == last else ",\n")
+    print("]")
+
+
+def _describe(result: dict[str, Any]) -> list[str]:
+    lines = [f"{result['id'] or '(no id)'}"]
+    if result.get("error"):
+        return [*lines, f"  no answer: {result['error']}"]
+    if result["config_errors"]:
+        return [*lines, f"  the kubelet does not start ({result['config_stage']}):", *(f"    {e}" for e in result["config_errors"])]
+    node = result["node"]
+    offers = ", ".join(f"{name} {amount}" for name, amount in node["allocatable"].items() if amount != "0")
+    lines.append(f"  the kubelet starts; allocatable: {offers}")
+    if node.get("reserved_cpus"):
+        lines.append(f"  reserved CPUs: {node['reserved_cpus']}")
+    for pod in result["pods"]:
+        if "removed" in pod:
+            lines.append(f"  {pod['name']}: {'ends' if pod['removed'] else 'is not there'}")
+        elif not pod["admitted"]:
+            lines.append(f"  {pod['name']}: refused, {pod['reason']}: {pod['message']}")
+        else:
+            evicted = f", evicting {', '.join(pod['preempted'])}" if pod.get("preempted") else ""
+            lines.append(f"  {pod['name']}: admitted ({pod['qos']}{evicted})")
+            lines += [f"    {line}" for container in pod["containers"] for line in _describe_container(container)]
+    return lines
+
+
+def _describe_container(container: dict[str, Any]) -> list[str]:
+    parts = [f"CPUs {container['cpus'] or 'of the shared pool'}"]
+    if container["memory_numa"]:
+        parts.append(f"memory on NUMA node {', '.join(map(str, container['memory_numa']))}")
+    parts += [f"{resource} {', '.join(ids)}" for resource, ids in container["devices"].items() if ids]
+    topology = container["topology"]
+    parts.append("no alignment" if topology is None else f"aligned to NUMA node {', '.join(map(str, topology))}")
+    if topology is not None and not container["preferred"]:
+        parts[-1] += " (not preferred)"
+    return [f"{container['name']}: {'; '.join(parts)}"] + (
+        [f"  does not start: {container['start_error']}"] if "start_error" in container else []
+    )
