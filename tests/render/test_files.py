@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.errors import ConfigError
+from infra.render.files import INDEX, as_yaml, rendered_files, write_files
+from infra.render.manifests import manifests
+from tests.support.builders import cluster_plan, pool_plan
+
+PLAN = cluster_plan(create_namespace=True)
+
+
+def objects(files: dict[str, str]) -> list[dict[str, Any]]:
+    return [yaml.safe_load(content) for name, content in files.items() if name.endswith(".yaml")]
+
+
+def test_every_object_has_a_file_of_its_own_and_reads_back_unchanged() -> None:
+    rendered = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in objects(rendered_files(PLAN))}
+    expected = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in manifests(PLAN)}
+    assert rendered == expected
+
+
+def test_the_order_of_file_names_is_an_order_to_apply_in() -> None:
+    names = list(rendered_files(PLAN))
+    kinds = [yaml.safe_load(content)["kind"] for name, content in rendered_files(PLAN).items() if name.endswith(".yaml")]
+    assert kinds[:2] == ["Namespace", "Namespace"]
+    last = len(kinds) - 1 - kinds[::-1].index("ConfigMap")
+    assert last < kinds.index("Deployment")
+    assert names == sorted(names)
+
+
+def test_rendering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    write_files(rendered_files(PLAN), tmp_path / "a")
+    write_files(rendered_files(PLAN), tmp_path / "b")
+    for path in sorted((tmp_path / "a").rglob("*")):
+        if path.is_file():
+            assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+
+
+def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
+    first = write_files(rendered_files(PLAN), tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.yaml")}
+    second = write_files(rendered_files(PLAN), tmp_path)
+    assert first.changed == len(rendered_files(PLAN))
+    assert (second.changed, second.removed) == (0, ())
+    assert times == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.yaml")}
+
+
+def test_what_is_no_longer_rendered_is_removed_and_what_is_not_ours_stays(tmp_path: Path) -> None:
+    write_files(rendered_files(PLAN), tmp_path)
+    (tmp_path / "kustomization.yaml").write_text("resources: []\n")
+    outcome = write_files(rendered_files(cluster_plan(models=PLAN.models[:1])), tmp_path)
+    assert all("qwen-72b" in name or "namespace-inference" in name for name in outcome.removed)
+    assert len(outcome.removed) == 6
+    assert not list(tmp_path.glob("*qwen*"))
+    assert (tmp_path / "kustomization.yaml").read_text() == "resources: []\n"
+
+
+def test_a_stale_file_that_somebody_edited_stays(tmp_path: Path) -> None:
+    write_files(rendered_files(PLAN), tmp_path)
+    edited = next(tmp_path.glob("*deployment-qwen-72b.yaml"))
+    edited.write_text("mine now\n")
+    assert edited.name not in write_files(rendered_files(cluster_plan(models=PLAN.models[:1])), tmp_path).removed
+    assert edited.read_text() == "mine now\n"
+
+
+def test_a_foreign_file_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
+    name = next(iter(rendered_files(PLAN)))
+    (tmp_path / name).write_text("somebody else's\n")
+    with pytest.raises(ConfigError, match=rf"--out: {tmp_path} holds {name}, which render did not write"):
+        write_files(rendered_files(PLAN), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_where_a_folder_is_wanted_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(ConfigError, match="is a file; name a folder"):
+        write_files({}, tmp_path / "out")
+
+
+@pytest.mark.parametrize("index", ["{", "[]", '{"../outside.txt": "x"}', '{"/etc/hosts": "x"}'])
+def test_a_broken_or_foreign_index_removes_nothing_outside(tmp_path: Path, index: str) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (tmp_path / "outside.txt").write_text("x")
+    (folder / INDEX).write_text(index)
+    assert write_files(rendered_files(PLAN), folder).removed == ()
+    assert (tmp_path / "outside.txt").exists()
+
+
+@pytest.mark.parametrize("text", ["12e45678", "0o17", "1_000", "9be04417aa21", "123", "yes", "no", "null", "1.37", "", "a: b"])
+def test_strings_stay_strings_for_every_yaml_reader(text: str) -> None:
+    written = as_yaml({"value": text})
+    assert yaml.safe_load(written) == {"value": text}
+    if text[:1].isdigit():
+        assert "'" in written, "other readers take more spellings for numbers than PyYAML does"
+
+
+def test_node_labels_are_commands_and_no_objects() -> None:
+    text = rendered_files(PLAN)["node-labels.txt"]
+    assert "kubectl label node gpu-a --overwrite numawise.dev/kubelet-config=3f2a91c07d5e numawise.dev/pool=h100\n" in text
+    assert text.count("kubectl label node") == 3
+    assert not [o for o in objects(rendered_files(PLAN)) if o["kind"] == "Node"]
+
+
+def test_nodes_planned_by_count_alone_have_no_label_command() -> None:
+    plan = cluster_plan(node_pools=(pool_plan("h100", node_names_given=False),), models=())
+    assert "kubectl" not in rendered_files(plan)["node-labels.txt"].split("\n", 1)[1]
+
+
+def test_the_kubelet_drop_in_is_one_that_the_kubelet_reads() -> None:
+    name = "kubelet/90-numawise-h100.conf"
+    document = yaml.safe_load(rendered_files(PLAN)[name])
+    assert (document["apiVersion"], document["kind"]) == ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
+    assert {key: document[key] for key in document if key not in ("apiVersion", "kind")} == dict(PLAN.pool("h100").kubelet)
