@@ -8,6 +8,8 @@ from typing import Literal
 from infra.plan.architecture_types import Architecture
 from infra.plan.memory_profile import NOTHING, EngineMemory, Span
 
+FUSED_MOE_CHUNK = 32_768  # vLLM's VLLM_FUSED_MOE_CHUNK_SIZE: experts never see more tokens at once
+
 Phase = Literal["layers", "sampler", "vision encoder"]
 
 
@@ -26,9 +28,9 @@ class ActivationPeak:
     vision: Span
 
 
-def profile_tokens(engine: EngineMemory, max_num_batched_tokens: int, max_model_len: int) -> int:
+def profile_tokens(engine: EngineMemory, architecture: Architecture, max_num_batched_tokens: int, max_model_len: int) -> int:
     """Tokens of the profile run: V0 without chunked prefill ran max_model_len in one piece, V1 always max_num_batched_tokens."""
-    if engine.engine == "V0" and max_model_len <= engine.whole_prompt_up_to:
+    if engine.engine == "V0" and (max_model_len <= engine.whole_prompt_up_to or architecture.is_mla):
         return max(max_num_batched_tokens, max_model_len)
     return max_num_batched_tokens
 
@@ -48,7 +50,7 @@ def activation_peak(
     """The peak of one rank. `tokens` and `sequences` are the profile run's batch; only the last pipeline stage samples, only the first sees images."""
     hidden_states = tokens * architecture.hidden * dtype_bytes
     layers = engine.hidden_copies.scaled(hidden_states) + Span.exact(
-        tokens * dtype_bytes * _mlp_width(architecture, tensor_parallel_size, expert_parallel)
+        dtype_bytes * _mlp_values(architecture, tokens, tensor_parallel_size, expert_parallel)
     )
     sampler = vision = NOTHING
     if last_stage:
@@ -63,17 +65,17 @@ def activation_peak(
     )
 
 
-def _mlp_width(architecture: Architecture, tensor_parallel_size: int, expert_parallel: bool) -> int:
-    """Values a token that the widest MLP of the rank keeps at once: gate and up, and their product; for experts, one such set a chosen expert."""
-    widths = [0]
+def _mlp_values(architecture: Architecture, tokens: int, tensor_parallel_size: int, expert_parallel: bool) -> int:
+    """Values that the widest MLP of the rank keeps at once: gate and up, and their product; for experts, one such set a chosen expert."""
+    values = [0]
     if "dense" in architecture.mlp:
-        widths.append((3 if architecture.gated_mlp else 2) * _share(architecture.intermediate, tensor_parallel_size))
+        values.append(tokens * (3 if architecture.gated_mlp else 2) * _share(architecture.intermediate, tensor_parallel_size))
     moe = architecture.moe
     if moe is not None and "moe" in architecture.mlp:
         expert = moe.intermediate if expert_parallel else _share(moe.intermediate, tensor_parallel_size)
         routed = moe.experts_per_token * (max(2 * expert, architecture.hidden) + expert)
-        widths.append(routed + 3 * _share(moe.shared_intermediate, tensor_parallel_size))
-    return max(widths)
+        values.append(min(tokens, FUSED_MOE_CHUNK) * routed + tokens * 3 * _share(moe.shared_intermediate, tensor_parallel_size))
+    return max(values)
 
 
 def _vision(engine: EngineMemory, architecture: Architecture, tensor_parallel_size: int, dtype_bytes: int) -> Span:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from infra.catalog.types import Accelerator
@@ -20,12 +21,14 @@ __all__ = ["Check", "MemoryEstimate", "Span", "StageMemory", "Tokens", "Verdict"
 
 FULL_PRECISION_SPREAD = 0.002  # buffers that are no parameters
 QUANTIZED_SPREAD = 0.012  # and modules that a quantised checkpoint leaves alone without saying so
+MXFP4_PADDING = 0.03  # Triton's MXFP4 kernels pad an expert's width less than Marlin's, which are counted
 AMD_BLOCK_SIZES = (
     (32_768, 16),
     (131_072, 32),
     (None, 64),
 )  # by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
 DEFAULT_CONTEXT = 4096
+PADDED_LATENT_HEAD = 256
 
 
 def default_block_size(architecture: Architecture, accelerator: Accelerator, max_model_len: int) -> int:
@@ -61,6 +64,7 @@ def estimate_memory(
     The sizes must be ones that vLLM accepts (infra.plan.parallelism). `linked`: the tensor-parallel ranks reach each other over NVLink or xGMI; None takes the
     device's own fabric. PlanError where the device's memory is not known; ConfigError for a dtype or quantization that does not go with the model.
     """
+    options = tuple((name, value) for name, value in locals().items() if name not in ("architecture", "accelerator"))
     engine = engine_memory(vllm_version)
     total_bytes = _total_bytes(accelerator)
     utilization = engine.gpu_memory_utilization if gpu_memory_utilization is None else gpu_memory_utilization
@@ -69,7 +73,7 @@ def estimate_memory(
     batched = max_num_batched_tokens or batch.max_num_batched_tokens
     sequences = min(max_num_seqs or batch.max_num_seqs, batched)
     dtype = resolve_dtype(architecture, dtype)
-    spread = FULL_PRECISION_SPREAD if resolve_quantization(architecture, quantization) is None else QUANTIZED_SPREAD
+    smaller, larger = _weights_spread(architecture, quantization)
     weights = weights_bytes_per_rank(
         architecture,
         tensor_parallel_size=tensor_parallel_size,
@@ -81,7 +85,7 @@ def estimate_memory(
         vendor=accelerator.vendor,
     )
     cache = kv_cache_spec(
-        architecture,
+        architecture if engine.latent_cache or not architecture.is_mla else _without_latent_cache(architecture),
         tensor_parallel_size=tensor_parallel_size,
         pipeline_parallel_size=pipeline_parallel_size,
         kv_cache_dtype=kv_cache_dtype or "auto",
@@ -100,7 +104,7 @@ def estimate_memory(
         activation = activation_peak(
             engine,
             architecture,
-            tokens=profile_tokens(engine, batched, length),
+            tokens=profile_tokens(engine, architecture, batched, length),
             sequences=sequences,
             tensor_parallel_size=tensor_parallel_size,
             dtype_bytes=DTYPE_BYTES[dtype],
@@ -110,7 +114,7 @@ def estimate_memory(
         )
         graphs = NOTHING if enforce_eager or not engine.graphs_in_budget else engine.graph_bytes_a_layer[kind].scaled(end - start)
         size = weights[stage] + tables
-        weight = Span(low=size * (1 - spread), expected=size, high=size * (1 + spread))
+        weight = Span(low=size * (1 - smaller), expected=size, high=size * (1 + larger))
         taken = weight + communication + activation.peak + graphs
         available = Span(
             low=requested.low - taken.high, expected=requested.expected - taken.expected, high=requested.high - taken.low
@@ -157,6 +161,31 @@ def estimate_memory(
         tokens=Tokens(low=_tokens(cache, low), expected=_tokens(cache, expected), high=_tokens(cache, high)),
         concurrency=Span(low=low.max_concurrency, expected=expected.max_concurrency, high=high.max_concurrency),
         checks=tuple(checks),
+        options=options,
+    )
+
+
+def _weights_spread(architecture: Architecture, quantization: str | None) -> tuple[float, float]:
+    """Shares by which the weights may be smaller and larger than counted."""
+    quantized = resolve_quantization(architecture, quantization)
+    if quantized is None:
+        return FULL_PRECISION_SPREAD, FULL_PRECISION_SPREAD
+    return (MXFP4_PADDING if quantized.method == "mxfp4" else QUANTIZED_SPREAD), QUANTIZED_SPREAD
+
+
+@lru_cache(maxsize=64)
+def _without_latent_cache(architecture: Architecture) -> Architecture:
+    """The same model as vLLM before 0.7 cached it: keys and values of every head, padded to 256."""
+    width = PADDED_LATENT_HEAD
+    return replace(
+        architecture,
+        mla=None,
+        attention=("full",) * architecture.layers,
+        kv_heads=architecture.heads,
+        head_dim=width,
+        v_head_dim=width,
+        global_head_dim=None,
+        global_kv_heads=None,
     )
 
 

@@ -47,6 +47,16 @@ NOTHING = Span.exact(0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
+class MeasuredError:
+    """Relative error of the available cache over `starts` real start-ups: median, 90th percentile and mean."""
+
+    starts: int
+    median: float
+    ninetieth: float
+    mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchSize:
     """max_num_batched_tokens and max_num_seqs that vLLM's OpenAI server takes on a device when none are given."""
 
@@ -67,21 +77,24 @@ class CommunicationBuffers:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineMemory:
-    """How one range of vLLM versions spends memory besides weights and cache.
+    """How one range of vLLM versions, `since` to `version`, spends memory besides weights and cache.
 
     `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden] beside an MLP.
     `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens. `graph_bytes_a_layer` by "dense" or "moe":
     what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what the graphs hold afterwards. `warm_up_outside_budget`: the sampler is
     warmed up after the cache is taken and finds none of the profile's memory. `budget_spread` is the share of the budget that nothing explains.
+    `latent_cache`: an MLA model caches the latent; before 0.7 its full keys and values.
     """
 
     since: str
+    version: str
     engine: Literal["V0", "V1"]
     gpu_memory_utilization: float
     batch_sizes: tuple[BatchSize, ...]
     whole_prompt_up_to: int
     sampler_bytes: Span
     hidden_copies: Span
+    latent_cache: bool
     graphs_in_budget: bool
     warm_up_outside_budget: bool
     buffers: Mapping[str, CommunicationBuffers]
@@ -134,17 +147,28 @@ def engine_memory(version: str | None = None) -> EngineMemory:
     return known[-1] if known else releases[0][1]
 
 
-@lru_cache(maxsize=1)
+def measured_error() -> MeasuredError:
+    """How far the estimate was off where starts were logged."""
+    return _contents()[1]
+
+
 def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
+    return _contents()[0]
+
+
+@lru_cache(maxsize=1)
+def _contents() -> tuple[tuple[tuple[tuple[int, int, int], EngineMemory], ...], MeasuredError]:
     document = read_document(DATA / "vllm_memory.yaml")
     for key in ("sources", "batchSizes"):
         document.raw(key)
+    measured = document.child("measured")
     graphs, vision = document.child("graphs"), document.child("vision")
     baseline = document.child("baseline")
     releases = document.children("releases", required=True)
-    if graphs is None or vision is None or baseline is None or not releases:
+    if graphs is None or vision is None or baseline is None or measured is None or not releases:
         raise ConfigError(
-            document.problems or [Problem(path=document.path, code="MissingField", message="lacks graphs, vision or baseline.")]
+            document.problems
+            or [Problem(path=document.path, code="MissingField", message="lacks graphs, vision, baseline or measured.")]
         )
     shared = {
         "graph_bytes_a_layer": _layer_bytes(graphs, "estimate"),
@@ -156,9 +180,15 @@ def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
         "baseline": {vendor: _span(baseline, vendor).scaled(GIB) for vendor in ("nvidia", "amd")},
     }
     entries = tuple(_release(item, shared) for item in releases)
+    error = MeasuredError(
+        starts=measured.integer("starts", required=True) or 0,
+        median=measured.number("median", required=True) or 0.0,
+        ninetieth=measured.number("ninetieth", required=True) or 0.0,
+        mean=measured.number("mean", required=True) or 0.0,
+    )
     if document.problems:
         raise ConfigError(document.problems)
-    return tuple(sorted(((version_key(entry.since), entry) for entry in entries), key=lambda pair: pair[0]))
+    return tuple(sorted(((version_key(entry.since), entry) for entry in entries), key=lambda pair: pair[0])), error
 
 
 def _span(reader: Reader, key: str) -> Span:
@@ -180,12 +210,14 @@ def _release(reader: Reader, shared: Mapping[str, object]) -> EngineMemory:
     buffers = {vendor: reader.child(vendor) for vendor in ("nvidia", "amd")}
     entry = EngineMemory(
         since=reader.text("since", required=True) or "0.0.0",
+        version=reader.text("until", required=True) or "0.0.0",
         engine=reader.one_of("engine", ("V0", "V1"), required=True) or "V1",  # type: ignore[arg-type]
         gpu_memory_utilization=reader.number("gpuMemoryUtilization", required=True) or 0.9,
         batch_sizes=tuple(map(_batch_size, reader.children("batchSizes", required=True))),
         whole_prompt_up_to=reader.integer("wholePromptUpTo", minimum=0) or 0,
         sampler_bytes=_span(reader, "samplerBytes"),
         hidden_copies=_span(reader, "hiddenCopies"),
+        latent_cache=reader.boolean("latentCache") is not False,
         graphs_in_budget=bool(reader.boolean("graphsInBudget")),
         warm_up_outside_budget=bool(reader.boolean("warmUpOutsideBudget")),
         buffers={

@@ -50,7 +50,7 @@ class MemoryEstimate:
     """Where a GPU's memory goes, on the pipeline stage with the least room; `available`, `tokens` and `concurrency` are ranges.
 
     `requested` is what vLLM may use: torch's total memory x gpu_memory_utilization. `in_flight_tokens` are scheduled but not settled (sliding windows hold
-    them too). The verdict is `fits` where every check holds at the low end, `refused` where one fails even at the high end, else `marginal`.
+    them too). `options` are the arguments by which estimate_memory() made it. The verdict is `fits` where every check holds at the low end, `refused` where one fails even at the high end, else `marginal`.
     """
 
     architecture: Architecture
@@ -73,6 +73,7 @@ class MemoryEstimate:
     tokens: Tokens
     concurrency: Span
     checks: tuple[Check, ...]
+    options: tuple[tuple[str, Any], ...]
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -1,0 +1,260 @@
+"""Tell whether a model fits a GPU, how much context and how many requests it leaves room for, and which size would do.
+
+The answer is a range, judged at its low end: `fits`, `marginal` (it may start; no plan should rely on it) or `refused`. What is left out is
+vLLM's default for its version and the device. Exit status: 0 it fits, 1 it does not for certain, 2 the input is wrong.
+
+A model that the catalog does not know is given by its config.json: --config FILE, where FILE is a config.json, or a map with
+`modelConfig:` (and, if wanted, the sizes of a stack file's model: tensorParallelSize, maxModelLen, ...), or a stack file with --model NAME.
+A GPU that the catalog does not know is given by --gpu-memory-gib (what torch reports as total_memory) and --gpu-vendor.
+
+examples:
+  python -m infra fit --model Llama-3.3-70B-Instruct --gpu h100-sxm5-80gb --tp 4 --max-model-len 32768
+  python -m infra fit --model openai/gpt-oss-120b --gpu MI300X --gpu-memory-utilization 0.9 --format json
+  python -m infra fit --config config.json --gpu l40s --tp 2 --kv-cache-dtype fp8 --vllm-version 0.19.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infra.catalog.names import find_accelerator, find_model
+from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
+from infra.cli.fit_file import read_model_file
+from infra.cli.fit_table import fit_table
+from infra.errors import ConfigError, PlanError, Problem
+from infra.plan.architecture import architecture_of, from_config_json
+from infra.plan.architecture_types import Architecture
+from infra.plan.memory import estimate_memory
+from infra.plan.memory_profile import version_key
+from infra.plan.memory_reasons import estimate_as_json
+from infra.plan.memory_sizes import LARGEST_DOMAIN, size_sentences
+from infra.plan.parallelism_rules import (
+    expert_parallel_refusal,
+    pipeline_parallel_refusals,
+    tensor_parallel_refusals,
+    valid_tensor_parallel_sizes,
+)
+
+_MULTIPLES = {"k": 1000, "m": 10**6, "g": 10**9, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", metavar="M", help="a model of the catalog, with or without its organisation")
+    parser.add_argument("--gpu", metavar="SKU", help="an accelerator: catalog id, driver name, node label value or common name")
+    parser.add_argument("--config", metavar="FILE", help="a config.json, a map with modelConfig, or a stack file (see above)")
+    parser.add_argument("--tp", metavar="N", help="tensor parallel size (default 1)")
+    parser.add_argument("--pp", metavar="N", help="pipeline parallel size (default 1)")
+    parser.add_argument("--gpu-memory-utilization", metavar="U", help="share of the memory that vLLM may use (default: vLLM's)")
+    parser.add_argument("--max-model-len", metavar="L", help="context in tokens, 32768 or 32K (default: the model's)")
+    parser.add_argument("--max-num-seqs", metavar="S", help="sequences in a batch")
+    parser.add_argument("--max-num-batched-tokens", metavar="B", help="tokens in a batch")
+    parser.add_argument("--block-size", metavar="K", help="tokens in a cache block")
+    parser.add_argument("--dtype", metavar="D", help="auto, bfloat16, float16 or float32")
+    parser.add_argument("--quantization", metavar="Q", help="for a full-precision checkpoint: fp8, bitsandbytes, ...")
+    parser.add_argument("--kv-cache-dtype", metavar="D", help="auto, fp8, ...")
+    parser.add_argument("--vllm-version", metavar="V", help="vLLM's version (default: the newest known)")
+    parser.add_argument("--enable-expert-parallel", action="store_true", help="spread whole experts over the ranks")
+    parser.add_argument("--enforce-eager", action="store_true", help="without CUDA or HIP graphs")
+    parser.add_argument("--gpu-memory-gib", metavar="G", help="memory that torch sees on the GPU, instead of the catalog's")
+    parser.add_argument("--gpu-vendor", choices=("nvidia", "amd"), help="vendor of a GPU that the catalog does not know")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A model, a GPU and the sizes that were given; None is vLLM's default."""
+
+    architecture: Architecture
+    accelerator: Accelerator
+    options: dict[str, Any]
+
+
+def run(args: argparse.Namespace) -> int:
+    question = read_question(args)
+    estimate = estimate_memory(question.architecture, question.accelerator, **question.options)
+    sizes = size_sentences(estimate)
+    if args.format == "json":
+        document = estimate_as_json(estimate)
+        document["reasons"] += sizes
+        print(json.dumps(document, indent=2))
+    else:
+        print("\n".join(fit_table(estimate, sizes)))
+    return 0 if estimate.fits else 1
+
+
+def read_question(args: argparse.Namespace) -> Question:
+    """The question, or a ConfigError or PlanError with everything that is wrong with it."""
+    problems: list[Problem] = []
+    given = read_model_file(args.config, args.model) if args.config else None
+    options = _options(args, given.options if given else {}, problems)
+    architecture = _architecture(args, given.config if given else None, given.name if given else "", problems)
+    accelerator = _accelerator(args, given.gpu if given else None, problems)
+    if architecture is not None:
+        problems += _size_problems(architecture, options)
+    if problems or architecture is None or accelerator is None:
+        raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
+    return Question(architecture=architecture, accelerator=accelerator, options=options)
+
+
+def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
+    def whole(option: str, name: str) -> int | None:
+        text = getattr(args, option.replace("-", "_"))
+        return given.get(name) if text is None else _whole(text, f"--{option}", problems)
+
+    utilization = given.get("gpu_memory_utilization")
+    if args.gpu_memory_utilization is not None:
+        utilization = _number(args.gpu_memory_utilization, "--gpu-memory-utilization", problems)
+        if utilization is not None and not 0 < utilization <= 1:
+            problems.append(
+                _invalid("--gpu-memory-utilization", f"is {utilization:g}; vLLM takes more than 0 and at most 1, for example 0.9.")
+            )
+    if args.vllm_version is not None:
+        try:
+            version_key(args.vllm_version)
+        except ConfigError as error:
+            problems += [replace(problem, path="--vllm-version") for problem in error.problems]
+    options = {
+        "tensor_parallel_size": whole("tp", "tensor_parallel_size") or 1,
+        "pipeline_parallel_size": whole("pp", "pipeline_parallel_size") or 1,
+        "gpu_memory_utilization": utilization,
+        "max_model_len": whole("max-model-len", "max_model_len"),
+        "max_num_seqs": whole("max-num-seqs", "max_num_seqs"),
+        "max_num_batched_tokens": whole("max-num-batched-tokens", "max_num_batched_tokens"),
+        "block_size": whole("block-size", "block_size"),
+        "dtype": args.dtype or given.get("dtype"),
+        "quantization": args.quantization or given.get("quantization"),
+        "kv_cache_dtype": args.kv_cache_dtype or given.get("kv_cache_dtype"),
+        "vllm_version": args.vllm_version,
+        "enforce_eager": args.enforce_eager,
+        "expert_parallel": args.enable_expert_parallel or bool(given.get("expert_parallel")),
+    }
+    batched, sequences = options["max_num_batched_tokens"], options["max_num_seqs"]
+    if batched and sequences and batched < sequences:
+        problems.append(
+            _invalid(
+                "--max-num-batched-tokens",
+                f"is {batched}, below --max-num-seqs {sequences}: vLLM refuses that; use at least {sequences}.",
+            )
+        )
+    return options
+
+
+def _whole(text: str, option: str, problems: list[Problem]) -> int | None:
+    """A whole number above 0, also as vLLM reads them: 32k is 32,000 and 32K is 32,768."""
+    digits, multiple = (text[:-1], _MULTIPLES[text[-1]]) if text[-1:] in _MULTIPLES else (text, 1)
+    try:
+        value = float(digits) * multiple
+    except ValueError:
+        value = 0.0
+    if value < 1 or value != int(value) or value >= 2**62:
+        problems.append(_invalid(option, f"is {text!r}; a whole number of at least 1 is expected."))
+        return None
+    return int(value)
+
+
+def _number(text: str, option: str, problems: list[Problem]) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value != value or value in (float("inf"), float("-inf")):
+        problems.append(_invalid(option, f"is {text!r}; a number is expected."))
+        return None
+    return value
+
+
+def _invalid(option: str, message: str) -> Problem:
+    return Problem(path=option, code="InvalidValue", message=message)
+
+
+def _architecture(args: argparse.Namespace, config: Any, name: str, problems: list[Problem]) -> Architecture | None:
+    try:
+        if config is not None:
+            return from_config_json(config, name=name or args.model or "the model", path="modelConfig")
+        if args.model:
+            return architecture_of(find_model(args.model, "--model"))
+    except ConfigError as error:
+        problems += error.problems
+        return None
+    problems.append(
+        Problem(
+            path="--model",
+            code="MissingOption",
+            message="is missing; name a model of the catalog, or give its config.json with --config.",
+        )
+    )
+    return None
+
+
+def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list[Problem]) -> Accelerator | None:
+    memory_gib = None
+    if args.gpu_memory_gib is not None:
+        memory_gib = _number(args.gpu_memory_gib, "--gpu-memory-gib", problems)
+        if memory_gib is not None and not 0 < memory_gib < 1e5:
+            problems.append(
+                _invalid(
+                    "--gpu-memory-gib",
+                    f"is {memory_gib:g}; what torch reports as total_memory is expected, in GiB, for example 79.1.",
+                )
+            )
+            return None
+    name = args.gpu or from_file
+    if name is None:
+        problems.append(
+            Problem(
+                path="--gpu", code="MissingOption", message="is missing; name an accelerator, for example h100-sxm5-80gb or MI300X."
+            )
+        )
+        return None
+    try:
+        known = find_accelerator(name, "--gpu")
+    except ConfigError as error:
+        if memory_gib is not None and args.gpu_vendor and error.problems[0].code == "UnknownAccelerator":
+            return _inline_accelerator(name, args.gpu_vendor, memory_gib)
+        hint = " Or give it inline: --gpu-memory-gib 23.6 (what torch reports as total_memory) and --gpu-vendor nvidia|amd."
+        problems += [replace(problem, message=problem.message + hint) for problem in error.problems]
+        return None
+    return known if memory_gib is None else replace(known, memory=AcceleratorMemory(torch_gib=memory_gib))
+
+
+def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerator:
+    """A device of which only vendor and memory are known: reached over PCIe."""
+    return Accelerator(
+        id=name,
+        vendor=vendor,  # type: ignore[arg-type]
+        driver_name=name,
+        resource_name=f"{vendor}.com/gpu",
+        label_key="",
+        label_value=None,
+        architecture="",
+        memory=AcceleratorMemory(torch_gib=memory_gib),
+        fabric=Fabric(kind="pcie"),
+    )
+
+
+def _size_problems(architecture: Architecture, options: dict[str, Any]) -> list[Problem]:
+    tensor, pipeline = options["tensor_parallel_size"], options["pipeline_parallel_size"]
+    try:
+        refusals = [
+            ("--tp", refusal)
+            for refusal in tensor_parallel_refusals(
+                architecture, tensor, quantization=options["quantization"], expert_parallel=options["expert_parallel"]
+            )
+        ]
+        valid = valid_tensor_parallel_sizes(
+            architecture, options["quantization"], max(LARGEST_DOMAIN, tensor), expert_parallel=options["expert_parallel"]
+        )
+    except ConfigError as error:
+        return [replace(problem, path=f"--{problem.path}") for problem in error.problems]
+    refusals += [("--pp", refusal) for refusal in pipeline_parallel_refusals(architecture, pipeline)]
+    if options["expert_parallel"]:
+        refusal = expert_parallel_refusal(architecture)
+        refusals += [("--enable-expert-parallel", refusal)] if refusal else []
+    sizes = f" Valid tensor parallel sizes: {', '.join(map(str, valid))}."
+    return [
+        Problem(path=option, code="InvalidParallelSize", message=refusal.message + (sizes if option == "--tp" else ""))
+        for option, refusal in refusals
+    ]

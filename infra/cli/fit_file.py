@@ -1,0 +1,134 @@
+"""What `fit --config FILE` reads: a config.json, a map with modelConfig, or a stack file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infra.catalog.reader import type_name
+from infra.config.load import CLUSTER_KEY, read_yaml
+from infra.errors import ConfigError, Problem, did_you_mean
+
+# a model's fields in the stack file, and what the estimate calls them
+_SIZES = {
+    "tensorParallelSize": "tensor_parallel_size",
+    "pipelineParallelSize": "pipeline_parallel_size",
+    "maxModelLen": "max_model_len",
+    "maxNumSeqs": "max_num_seqs",
+    "maxNumBatchedTokens": "max_num_batched_tokens",
+    "blockSize": "block_size",
+}
+_TEXTS = {"dtype": "dtype", "quantization": "quantization", "kvCacheDtype": "kv_cache_dtype"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFile:
+    """The model of a file: its config.json's fields (None: a catalog model by `name`), its sizes, and the GPU that the file names."""
+
+    name: str
+    config: Mapping[str, Any] | None
+    options: dict[str, Any] = field(default_factory=dict)
+    gpu: str | None = None
+
+
+def read_model_file(file: str, wanted: str | None) -> ModelFile:
+    """The model that `file` describes; of several in a stack file the one called `wanted`. ConfigError where there is none."""
+    document = read_yaml(Path(file))
+    if not isinstance(document, Mapping):
+        raise ConfigError.one(
+            "InvalidValue", file, f"holds {type_name(document)}; a config.json or a map with modelConfig is expected."
+        )
+    if "hidden_size" in document or "text_config" in document or "model_type" in document:
+        return ModelFile(name=wanted or Path(file).stem, config=document)
+    cluster = _cluster(document)
+    if cluster is not None:
+        return _of_stack(cluster, file, wanted)
+    if "modelConfig" not in document:
+        raise ConfigError.one(
+            "MissingField",
+            f"{file}.modelConfig",
+            "is missing; give config.json's fields under modelConfig, or name a config.json itself."
+            + did_you_mean("modelConfig", [str(key) for key in document]),
+        )
+    return _of_model(document, file, wanted, gpu=_text(document, "gpu") or _text(document, "sku"))
+
+
+def _cluster(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    inner = document.get("config")
+    if isinstance(inner, Mapping) and isinstance(inner.get(CLUSTER_KEY), Mapping):
+        return inner[CLUSTER_KEY]
+    if isinstance(document.get(CLUSTER_KEY), Mapping):
+        return document[CLUSTER_KEY]
+    return document if isinstance(document.get("models"), list) else None
+
+
+def _of_stack(cluster: Mapping[str, Any], file: str, wanted: str | None) -> ModelFile:
+    models = [item for item in cluster.get("models") or [] if isinstance(item, Mapping)]
+    names = [str(item.get("name", "")) for item in models]
+    if wanted is None and len(models) == 1:
+        return _of_model(models[0], f"{file}.models[0]", None)
+    for index, item in enumerate(models):
+        if wanted is not None and wanted in (item.get("name"), item.get("model")):
+            return _of_model(item, f"{file}.models[{index}]", None)
+    raise ConfigError.one(
+        "UnknownModel",
+        f"{file}.models",
+        f"has {', '.join(names) or 'no models'}; choose one with --model NAME.{did_you_mean(wanted or '', names)}",
+    )
+
+
+def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str | None = None) -> ModelFile:
+    problems: list[Problem] = []
+    options: dict[str, Any] = {}
+    for key, name in _SIZES.items():
+        value = item.get(key)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            problems.append(
+                Problem(
+                    path=f"{path}.{key}", code="InvalidValue", message=f"is {value!r}; a whole number of at least 1 is expected."
+                )
+            )
+        else:
+            options[name] = value
+    for key, name in _TEXTS.items():
+        if item.get(key) is not None:
+            options[name] = str(item[key])
+    utilization = item.get("gpuMemoryUtilization")
+    if utilization is not None:
+        if isinstance(utilization, bool) or not isinstance(utilization, int | float) or not 0 < utilization <= 1:
+            problems.append(
+                Problem(
+                    path=f"{path}.gpuMemoryUtilization",
+                    code="InvalidValue",
+                    message=f"is {utilization!r}; more than 0 and at most 1 is expected, for example 0.9.",
+                )
+            )
+        else:
+            options["gpu_memory_utilization"] = float(utilization)
+    if item.get("enableExpertParallel"):
+        options["expert_parallel"] = True
+    config, name = item.get("modelConfig"), wanted or _text(item, "model") or _text(item, "name") or Path(path).stem
+    if config is not None and not isinstance(config, Mapping):
+        problems.append(
+            Problem(
+                path=f"{path}.modelConfig",
+                code="InvalidValue",
+                message=f"is {type_name(config)}; a map with config.json's fields is expected.",
+            )
+        )
+    if problems:
+        raise ConfigError(problems)
+    if config is None:
+        from infra.catalog.names import find_model
+
+        config = find_model(name, f"{path}.model").config
+    return ModelFile(name=name, config=config, options=options, gpu=gpu)
+
+
+def _text(item: Mapping[str, Any], key: str) -> str | None:
+    value = item.get(key)
+    return value if isinstance(value, str) else None
