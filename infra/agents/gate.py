@@ -158,7 +158,9 @@ def numa_nodes_of_ranks(plan, gpus, cpus, memory_nodes, numa_cpus):
                 "the CPU manager has to hand out CPUs on each NUMA node (distribute-cpus-across-numa)"
             )
         if node not in memory_nodes:
-            raise GateError(f"rank {rank}'s GPU lies on NUMA node {node}, but memory is allowed on {format_list(memory_nodes)} alone")
+            raise GateError(
+                f"rank {rank}'s GPU lies on NUMA node {node}, but memory is allowed on {format_list(memory_nodes)} alone"
+            )
     return nodes
 
 
@@ -169,7 +171,7 @@ def try_bindings(nodes, run=subprocess.run, which=shutil.which):
     """
     if which("numactl") is None:
         raise GateError(
-            "ranks have to be bound to NUMA nodes, and this image has no numactl (vLLM would start unbound); use an image with the package "
+            "ranks have to be bound to NUMA nodes, and there is no numactl in PATH (vLLM would start unbound); use an image with the package "
             "numactl, or set NUMAWISE_GATE=warn to run unbound"
         )
     note = None
@@ -196,7 +198,9 @@ def prepare(plan, arguments, environment, root, say, run=subprocess.run, which=s
     numa_cpus = cpus_of_numa_nodes(root)
     amd = plan["vendor"] == "amd"
     gpus = amd_gpus(root) if amd else nvidia_gpus(root, environment)
-    say(f"CPUs {format_list(cpus)}, memory nodes {format_list(memory_nodes)}, GPUs {', '.join(f'{a} on node {n}' for a, n in gpus) or 'none'}")
+    say(
+        f"CPUs {format_list(cpus)}, memory nodes {format_list(memory_nodes)}, GPUs {', '.join(f'{a} on node {n}' for a, n in gpus) or 'none'}"
+    )
     nodes = []
     try:
         problems = findings(plan, cpus, memory_nodes, gpus, numa_cpus)
@@ -229,9 +233,13 @@ def main():
     try:
         plan = json.loads(Path(os.environ["NUMAWISE_PLAN"]).read_text())
     except (KeyError, OSError, ValueError) as error:
-        say(f"the plan cannot be read ({type(error).__name__}: {error}); NUMAWISE_PLAN has to name plan.json of the gate's ConfigMap")
+        say(
+            f"the plan cannot be read ({type(error).__name__}: {error}); NUMAWISE_PLAN has to name plan.json of the gate's ConfigMap"
+        )
         return 2
     try:
+        # Last in PATH: an image's own numactl wins over the stand-in beside this file.
+        os.environ["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{Path(__file__).resolve().parent / 'bin'}"
         command = prepare(plan, arguments, os.environ, Path("/"), say)
     except GateError as error:
         say(f"refused: {error}")

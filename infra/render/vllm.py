@@ -66,8 +66,8 @@ def endpoint(model: ModelPlan) -> dict[str, Any]:
 
 
 @cache
-def _gate_source() -> str:
-    return Path(gate.__file__).read_text(encoding="utf-8")
+def _source(module: str) -> str:
+    return (Path(gate.__file__).parent / module).read_text(encoding="utf-8")
 
 
 def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
@@ -86,7 +86,10 @@ def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
         "slots": [{"numaNodes": list(numa_nodes), "memoryNuma": list(memory_numa)} for numa_nodes, memory_numa in slots],
         "rankBinding": None if binding is None else {"numaNodeOfRank": list(binding.numa_node_of_rank)},
     }
-    return {"gate.py": _gate_source(), "plan.json": json.dumps(expected, indent=1) + "\n"}
+    files = {"gate.py": _source("gate.py"), "plan.json": json.dumps(expected, indent=1) + "\n"}
+    if binding is not None:
+        files["numactl.py"] = _source("numactl.py")
+    return files
 
 
 def deployment(plan: ClusterPlan, model: ModelPlan, *, secrets: tuple[str, ...] = ()) -> Manifest:
@@ -140,12 +143,19 @@ def _pod(model: ModelPlan, pool: PoolPlan, secrets: tuple[str, ...]) -> dict[str
             {"name": "models", "persistentVolumeClaim": {"claimName": model.storage.existing_claim, "readOnly": True}},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_bytes(model.shared_memory_bytes)}},
             {"name": "cache", "emptyDir": {}},
-            {"name": "gate", "configMap": {"name": names.gate(model)}},
+            {"name": "gate", "configMap": {"name": names.gate(model), "items": _gate_items(model)}},
         ],
     }
     if model.init_containers:
         pod["initContainers"] = [_companion(model, container) for container in model.init_containers]
     return {key: value for key, value in pod.items() if value not in ({}, [])}
+
+
+def _gate_items(model: ModelPlan) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = [{"key": name, "path": name} for name in ("gate.py", "plan.json")]
+    if model.rank_binding is not None:
+        items.append({"key": "numactl.py", "path": "bin/numactl", "mode": 0o555})
+    return items
 
 
 def _affinity(model: ModelPlan, pool: PoolPlan) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def test_amd_ranks_follow_the_kfd_order_not_the_render_nodes(tmp_path: Path) -> 
 
 def test_an_image_without_numactl_is_refused(tmp_path: Path) -> None:
     machine = Machine(tmp_path, cpus="1-12,57-68,113-124,169-180", memory="0-1").nvidia(range(8))
-    with pytest.raises(gate.GateError, match="this image has no numactl"):
+    with pytest.raises(gate.GateError, match="no numactl in PATH"):
         prepare(machine, whole_node(), run=numactl(), which=lambda _: None)
 
 

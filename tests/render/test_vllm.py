@@ -143,7 +143,13 @@ def test_the_gate_is_the_entry_of_the_main_container_from_its_config_map() -> No
     assert volume["configMap"]["name"] == objects["ConfigMap"]["metadata"]["name"]
     assert container["command"] == ["python3", f"{mount['mountPath']}/gate.py"]
     assert {"name": "NUMAWISE_PLAN", "value": f"{mount['mountPath']}/plan.json"} in container["env"]
-    assert set(objects["ConfigMap"]["data"]) == {"gate.py", "plan.json"}
+    assert set(objects["ConfigMap"]["data"]) == {"gate.py", "plan.json"} == {item["key"] for item in volume["configMap"]["items"]}
+
+
+def test_a_model_with_bound_ranks_brings_a_numactl_for_images_without_one() -> None:
+    volume = next(volume for volume in pod(QWEN)["volumes"] if volume["name"] == "gate")
+    assert {"key": "numactl.py", "path": "bin/numactl", "mode": 0o555} in volume["configMap"]["items"]
+    assert of(QWEN)["ConfigMap"]["data"]["numactl.py"].startswith("#!/usr/bin/env python3\n")
 
 
 def test_a_service_finds_the_pods_and_no_others() -> None:

@@ -22,9 +22,11 @@ def plan_of(stack: str) -> ClusterPlan:
 
 
 def golden_manifests(stack: str) -> dict[str, str]:
-    """File name -> content. The gate's source is left out: it stands in infra/agents/gate.py, and its checksum changes with it."""
+    """File name -> content. The agents' source is left out: it stands in infra/agents, and the checksum annotation changes with it."""
     return {
-        name: re.sub(r"^  gate\.py: \|\n(?:(?:    .*)?\n)+", "  gate.py: (infra/agents/gate.py)\n", content, flags=re.MULTILINE)
+        name: re.sub(
+            r"^  (gate|numactl)\.py: \|\n(?:(?:    .*)?\n)+", r"  \1.py: (infra/agents/\1.py)\n", content, flags=re.MULTILINE
+        )
         for name, content in rendered_files(plan_of(stack)).items()
     }
 
