@@ -124,7 +124,7 @@ def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str) -> F
             "KubeletDiffers",
             path,
             f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. Write the drop-in that "
-            f"`python -m infra render` puts into kubelet/{pool.name}.conf to the node (drained, kubelet stopped, cpu_manager_state and memory_manager_state removed), then start it",
+            f"`python -m infra render` puts into kubelet/90-numawise-{pool.name}.conf to the node (drained, kubelet stopped, cpu_manager_state and memory_manager_state removed), then start it",
         )
 
 
