@@ -139,8 +139,7 @@ def is_flat_view(report: Report) -> str | None:
     if report.kind != "nvidia-smi-topo-m" or report.fields["gpus"] < 2 or report.fields.get("pcie_only"):
         return None
     numa = report.fields["numa_affinity"]
-    spans = numa is not None and all(isinstance(value, str) and value != "N/A" for value in numa) and _spans_cpu_nodes(report)
-    if spans:
+    if numa and _is_one_span(numa):
         return f"every GPU is said to be near NUMA nodes {numa[0]}"
     flat = numa is None or len({str(value) for value in numa}) == 1
     cells = {cell for i, row in enumerate(report.fields["links"]) for j, cell in enumerate(row) if i != j and cell is not None}
@@ -151,10 +150,9 @@ def is_flat_view(report: Report) -> str | None:
     return None
 
 
-def _spans_cpu_nodes(report: Report) -> bool:
-    """One span such as `0-1` for all GPUs. On Grace machines lists differ by GPU: there, memory-only nodes are among them."""
-    values = {str(value) for value in report.fields["numa_affinity"]}
-    return len(values) == 1
+def _is_one_span(numa: Sequence[int | str | None]) -> bool:
+    """One span such as `0-1` for all GPUs. On Grace machines the lists differ by GPU (and hold memory-only nodes)."""
+    return len({*numa}) == 1 and isinstance(numa[0], str) and numa[0] != "N/A"
 
 
 def document(machine: Machine) -> dict[str, Any]:

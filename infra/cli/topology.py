@@ -1,0 +1,59 @@
+"""Read what a node's own tools print, and name the best GPU sets for 2, 4 and 8 GPUs.
+
+Reads nvidia-smi topo -m, -mp and -p2p, nvidia-smi -L and --query-gpu, rocm-smi --showtopo, amd-smi topology (text and JSON), lscpu,
+numactl -H, node labels and kubelet state, also as people paste them: with colours, quoting, lost tabs, wrapped or cut. Several
+outputs of one machine (in one file or several) are put together. What cannot be read is said; no link is guessed.
+
+With --expect the machine is compared with a node shape of the catalog: status 0 where it is that shape or a virtual machine's flat
+view of it, 1 where it is degraded or different.
+
+examples:
+  nvidia-smi topo -m | python -m infra topology -
+  python -m infra topology node-a.txt --format json
+  python -m infra topology topo.txt lscpu.txt numactl.txt --expect dgx-h100
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from infra.verify.inputs import read_machine
+from infra.verify.machine import document
+from infra.verify.topology_text import machine_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="output of one or more tools of one machine; - reads standard input"
+    )
+    parser.add_argument("--expect", metavar="SHAPE", help="node shape of the catalog that the machine should be")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    machine = read_machine(args.files)
+    comparison = None
+    if args.expect is not None:
+        # The catalog is read only where it is asked for: without it the command answers in a tenth of a second.
+        from infra.catalog.load import accelerators
+        from infra.catalog.names import find_shape
+        from infra.verify.expected import compare
+
+        shape = find_shape(args.expect, "--expect")
+        comparison = compare(machine, shape, accelerators()[shape.accelerator])
+    if args.format == "json":
+        out = document(machine)
+        if comparison is not None:
+            out["expect"] = comparison.as_json()
+        print(json.dumps(out, indent=2, ensure_ascii=False))
+    else:
+        if comparison is not None:
+            print(f"{comparison.sentence}\n")
+        print(machine_text(machine))
+        if comparison is not None:
+            for difference in comparison.differences[1:]:
+                print(f"differs: {difference.message}")
+            for note in comparison.not_compared:
+                print(f"not compared: {note}")
+    return 0 if comparison is None or comparison.holds else 1
