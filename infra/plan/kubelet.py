@@ -19,7 +19,6 @@ from infra.plan.kubelet_slots import Slots, lay_out
 from infra.plan.kubelet_widths import NodeWidths
 from infra.plan.model import NumaNodePlan, RankBinding, SlotGroup
 from infra.plan.placement import PodShape, amount, blockable, describe
-from infra.units import format_bytes
 
 PROVEN_KUBERNETES = "1.37"
 
@@ -129,9 +128,17 @@ def decide_pool(
 
 def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Problem]:
     """The failures' problems; where a field of the user stands in the way, what would work without it."""
-    problems = [failure.problem for failure in failures]
     if any(failure.final for failure in failures):
-        return problems
+        return [failure.problem for failure in failures]
+    first = next((failure.policy for failure in failures if failure.proven_refusal), failures[0].policy)
+    others = (
+        ""
+        if len({failure.policy for failure in failures}) == 1
+        else " No other topologyManagerPolicy admits them in every order either."
+    )
+    problems = [
+        replace(failure.problem, message=failure.problem.message + others) for failure in failures if failure.policy == first
+    ]
     for name in (
         "reservedMemory",
         "memoryManagerPolicy",
@@ -220,12 +227,12 @@ def _cpu_reasons(asked: PodShape, pod: PodShape, widths: NodeWidths) -> tuple[st
 def _binding(
     question: Question, answer: Answer, pod: PodShape, slots: Slots, widths: NodeWidths, warnings: list[Problem]
 ) -> tuple[RankBinding | None, tuple[str, ...]]:
-    if not pod.bind_ranks:
+    if not pod.bind_ranks or widths.spans(pod) == 1:
         return None, ()
     example = slots.by_pod[pod.name][0].slots[0]
     homes = question.shape.gpu_numa_nodes
     hidden = question.shape.numa_in_guest is False
-    width = max(widths.spans(pod), 2)
+    width = max(widths.spans(pod), 1)
     bound = bind_ranks(
         [None if hidden else homes[gpu] for gpu in example.gpus],
         [footprint.container(pod.main_container) for footprint in answer.footprints[pod.name]],
@@ -235,7 +242,8 @@ def _binding(
     if bound is None:
         return None, ()
     if isinstance(bound, Unbound):
-        warnings.append(Problem(f"{pod.path}.resources.cpu", "RanksNotBound", bound.reason))
+        if not hidden:
+            warnings.append(Problem(f"{pod.path}.resources.cpu", "RanksNotBound", bound.reason))
         return None, (f"No rank binding: {bound.reason}",)
     memory = ", ".join(map(str, bound.memory_nodes))
     return bound, (
@@ -331,7 +339,7 @@ def _reasons(question: Question, answer: Answer, failures: Sequence[Failure]) ->
     for failure in failures:
         if failure.policy not in seen:
             seen.add(failure.policy)
-            reasons.append(f"Not {failure.policy}: {failure.problem}")
+            reasons.append(f"Not {failure.policy}: {failure.summary or failure.problem.message}")
     left_out = policies_to_try(question.user, question.shape)[1]
     if left_out:
         reasons.append(left_out)
@@ -339,7 +347,7 @@ def _reasons(question: Question, answer: Answer, failures: Sequence[Failure]) ->
     if candidate.split is not None:
         reasons.append(f"{candidate.split.reason} Together {question.reservations.sum_in_words}.")
     elif candidate.memory_policy == "None" and "memoryManagerPolicy" not in question.user:
-        reasons.append(_why_no_static_memory(question))
+        reasons.append(_why_no_static_memory(question, answer))
     options = answer.fields.get("cpuManagerPolicyOptions") or {}
     if options.get("distribute-cpus-across-numa") == "true":
         reasons.append(
@@ -359,14 +367,13 @@ def _reasons(question: Question, answer: Answer, failures: Sequence[Failure]) ->
     return tuple(reasons)
 
 
-def _why_no_static_memory(question: Question) -> str:
+def _why_no_static_memory(question: Question, answer: Answer) -> str:
     if question.reservations.memory_bytes is None:
         return "memoryManagerPolicy None: the memory threshold of evictionHard is a percentage, and Static would need its bytes."
-    total = format_bytes(question.reservations.memory_bytes)
-    return (
-        f"memoryManagerPolicy None: with Static the pods' memory would have to need as many NUMA nodes as their GPUs, on any machine with at least the catalog's "
-        f"memory, or the reservation of {total} leaves too little on a NUMA node. Pods may allocate on all NUMA nodes; their ranks are bound instead."
-    )
+    static = next((failure for failure in answer.dropped if failure.memory_policy == "Static"), None)
+    if static is None:
+        return f"memoryManagerPolicy None: Static has no use here, or cannot be had on {question.shape.id}."
+    return f"memoryManagerPolicy None, not Static: {static.summary or static.problem.message} Without it pods may allocate on all NUMA nodes, and ranks are bound to theirs."
 
 
 __all__ = ["PodShape", "PoolDecision", "amount", "decide_pool"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.kubelet import Kubelet, PodResult
+from infra.kubelet import Kubelet, Pod, PodResult
 
 MOST_STATES = 4_000
 
@@ -129,9 +129,14 @@ def admission_of(result: PodResult, numa: NumaMap) -> Admission:
 
 @dataclass(frozen=True)
 class _Pod:
+    """A running pod; pods with the same `place` are of one kind and lie alike, so that nothing later depends on which of them ends."""
+
+    place: int
     kind: int
     name: str
-    admission: Admission
+    cpus: tuple[int, ...]
+    half_cores: bool
+    where: str
 
 
 @dataclass
@@ -150,6 +155,58 @@ class _State:
         return tuple(reversed(events))
 
 
+class _Exploration:
+    """The search through the states of one node."""
+
+    def __init__(self, residents: Sequence[Resident], numa: NumaMap) -> None:
+        self.residents, self.numa = residents, numa
+        self.footprints: dict[str, set[Footprint]] = {resident.name: set() for resident in residents}
+        self._pods = [
+            [Pod.from_dict({"name": f"{resident.name}-{index}", **resident.pod}) for index in range(resident.count)]
+            for resident in residents
+        ]
+        self._places: dict[tuple[int, Footprint, tuple[tuple[int, int], ...]], int] = {}
+
+    def starts(self, state: _State) -> Iterator[_State | Refusal]:
+        """The states after one more pod has started; a refusal ends them."""
+        names = {pod.name for pod in state.pods}
+        for kind, resident in enumerate(self.residents):
+            pod = next((pod for pod in self._pods[kind] if pod.name not in names), None)
+            if pod is None:
+                continue
+            kubelet = state.kubelet.copy()
+            result = kubelet.admit(pod)
+            if not result.admitted:
+                yield Refusal(events=state.events(), resident=resident.name, reason=result.reason, message=result.message)
+                return
+            started = self._started(kind, pod.name, admission_of(result, self.numa))
+            yield _State(kubelet, (*state.pods, started), state, f"start of {resident.name}{started.where}")
+
+    def _started(self, kind: int, name: str, admission: Admission) -> _Pod:
+        cpus = tuple(cpu for own in admission.cpus.values() for cpu in own)
+        half_cores = self.numa.split_cores(cpus)
+        self.footprints[self.residents[kind].name].add(admission.footprint)
+        place = self._places.setdefault((kind, admission.footprint, half_cores), len(self._places))
+        return _Pod(place, kind, name, cpus, bool(half_cores), _where(admission.footprint))
+
+    def ends(self, state: _State, seen: set[tuple[Any, ...]]) -> Iterator[_State]:
+        """The states after one pod has ended, one for each place that pods lie in; none that was seen."""
+        for place in {pod.place for pod in state.pods}:
+            pod = next(pod for pod in state.pods if pod.place == place)
+            remaining = tuple(other for other in state.pods if other is not pod)
+            if self.key(remaining) not in seen:
+                kubelet = state.kubelet.copy()
+                kubelet.remove(pod.name)
+                yield _State(kubelet, remaining, state, f"end of {self.residents[pod.kind].name}{pod.where}")
+
+    def key(self, pods: Sequence[_Pod]) -> tuple[Any, ...]:
+        """What later admissions depend on: the kinds and places of the running pods, and how many cores of each NUMA node are half taken."""
+        places = tuple(sorted(pod.place for pod in pods))
+        if not any(pod.half_cores for pod in pods):
+            return places
+        return (places, self.numa.split_cores([cpu for pod in pods for cpu in pod.cpus]))
+
+
 def prove(
     start: Kubelet, residents: Sequence[Resident], numa: NumaMap, *, most_states: int = MOST_STATES
 ) -> Proof | Refusal | Undecided:
@@ -157,67 +214,23 @@ def prove(
 
     At each state every pod that is not running must be admitted: that is what a restart, a rescheduled replica or a rolling update asks for.
     """
-    first = _State(kubelet=start, pods=(), parent=None, event="")
-    seen = {_key(first, numa)}
+    exploration = _Exploration(residents, numa)
+    first = _State(start, (), None, "")
+    seen = {exploration.key(())}
     queue = deque([first])
-    footprints: dict[str, set[Footprint]] = {resident.name: set() for resident in residents}
     while queue:
         state = queue.popleft()
-        for following in _following(state, residents, numa, footprints):
+        for following in (*exploration.starts(state), *exploration.ends(state, seen)):
             if isinstance(following, Refusal):
                 return following
-            key = _key(following, numa)
+            key = exploration.key(following.pods)
             if key in seen:
                 continue
             seen.add(key)
             if len(seen) > most_states:
                 return Undecided(limit=most_states)
             queue.append(following)
-    return Proof(states=len(seen), footprints={name: frozenset(places) for name, places in footprints.items()})
-
-
-def _following(
-    state: _State, residents: Sequence[Resident], numa: NumaMap, footprints: Mapping[str, set[Footprint]]
-) -> Iterator[_State | Refusal]:
-    running = Counter(pod.kind for pod in state.pods)
-    for kind, resident in enumerate(residents):
-        if running[kind] >= resident.count:
-            continue
-        names = {pod.name for pod in state.pods}
-        name = next(n for n in (f"{resident.name}-{i}" for i in range(resident.count)) if n not in names)
-        kubelet = state.kubelet.copy()
-        result = kubelet.admit({"name": name, **resident.pod})
-        if not result.admitted:
-            yield Refusal(events=state.events(), resident=resident.name, reason=result.reason, message=result.message)
-            return
-        admission = admission_of(result, numa)
-        footprints[resident.name].add(admission.footprint)
-        where = _where(admission.footprint)
-        yield _State(
-            kubelet=kubelet,
-            pods=(*state.pods, _Pod(kind, name, admission)),
-            parent=state,
-            event=f"start of {resident.name}{f' ({where})' if where else ''}",
-        )
-    ended: set[tuple[int, Footprint, tuple[tuple[int, int], ...]]] = set()
-    for pod in state.pods:
-        signature = (pod.kind, pod.admission.footprint, _split(pod, numa))
-        if signature in ended:
-            continue
-        ended.add(signature)
-        kubelet = state.kubelet.copy()
-        kubelet.remove(pod.name)
-        where = _where(pod.admission.footprint)
-        yield _State(
-            kubelet=kubelet,
-            pods=tuple(other for other in state.pods if other is not pod),
-            parent=state,
-            event=f"end of {residents[pod.kind].name}{f' ({where})' if where else ''}",
-        )
-
-
-def _split(pod: _Pod, numa: NumaMap) -> tuple[tuple[int, int], ...]:
-    return numa.split_cores([cpu for cpus in pod.admission.cpus.values() for cpu in cpus])
+    return Proof(states=len(seen), footprints={name: frozenset(places) for name, places in exploration.footprints.items()})
 
 
 def _where(footprint: Footprint) -> str:
@@ -225,16 +238,7 @@ def _where(footprint: Footprint) -> str:
         {node for c in footprint.containers for node, _ in (*c.cpus, *c.devices) if node >= 0}
         | {node for c in footprint.containers for node in c.memory_numa}
     )
-    if not nodes:
-        return ""
-    return f"NUMA node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
-
-
-def _key(state: _State, numa: NumaMap) -> tuple[Any, ...]:
-    """What later admissions depend on: the kinds and places of the running pods, and how many cores of each NUMA node are half taken."""
-    pods = Counter((pod.kind, pod.admission.footprint, _split(pod, numa)) for pod in state.pods)
-    everything = [cpu for pod in state.pods for cpus in pod.admission.cpus.values() for cpu in cpus]
-    return (frozenset(pods.items()), numa.split_cores(everything))
+    return f" (NUMA node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))})" if nodes else ""
 
 
 def fill(start: Kubelet, residents: Sequence[Resident], numa: NumaMap) -> tuple[Kubelet, dict[str, list[Admission]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A configuration that is proven, with what the proof found. `allocatable` is the kubelet's (cpu in thousandths, bytes), at the catalog's memory."""
+    """A configuration that is proven, with what the proof found. `dropped` are the failures of candidates with the same topology policy before it."""
 
     candidate: Candidate
     fields: Mapping[str, Any]
@@ -62,6 +62,7 @@ class Answer:
     loads: tuple[Load, ...]
     states: int
     footprints: Mapping[str, frozenset[Footprint]]
+    dropped: tuple[Failure, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,8 @@ class Failure:
 
     policy: str
     problem: Problem
+    summary: str = ""  # the same without numbers of the node and remedies, for the plan's reasons
+    memory_policy: str = ""
     final: bool = False
     proven_refusal: bool = False
 
@@ -80,13 +83,15 @@ def search(question: Question) -> tuple[Answer | None, list[Failure]]:
     policies, _ = policies_to_try(question.user, question.shape)
     for policy in policies:
         of_policy: list[Failure] = []
+        dropped: list[Failure] = []
         for candidate in _candidates(question, policy):
             outcome = _attempt(question, candidate)
             if isinstance(outcome, Answer):
-                return outcome, failures
+                return replace(outcome, dropped=tuple(dropped)), failures
             if any(failure.final for failure in outcome):
                 return None, outcome
             of_policy = of_policy or outcome
+            dropped += [replace(failure, memory_policy=candidate.memory_policy) for failure in outcome]
         failures += of_policy
     return None, failures
 
@@ -97,7 +102,7 @@ def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
     pins_cpus = user.get("cpuManagerPolicy", "static") == "static"
     plain = NodeWidths.of(shape, reserved_memory=None, pins_cpus=pins_cpus)
     shapes = tuple(plain.with_enough_cpus(pod) if policy != "single-numa-node" else pod for pod in question.pods)
-    spans = any(plain.spans(pod) > 1 and pod.bind_ranks for pod in shapes)
+    spans = any(plain.spans(pod) > 1 and (plain.cpus.of_request(pod.cpu) or 0) > 1 for pod in shapes)
     distribute = pins_cpus and spans and not {"align-by-socket", "prefer-align-cpus-by-uncorecache"} & set(options)
     several = any(pod.container_count > 1 for pod in shapes)
     scopes = (
@@ -125,7 +130,9 @@ def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
 def _memory_choices(question: Question) -> Iterator[tuple[str, Any]]:
     user, shape = question.user, question.shape
     total = question.reservations.memory_bytes
-    wanted = [user["memoryManagerPolicy"]] if "memoryManagerPolicy" in user else ["Static", "None"]
+    wanted = ["Static"] if "reservedMemory" in user else ["Static", "None"]
+    if "memoryManagerPolicy" in user:
+        wanted = [user["memoryManagerPolicy"]]
     for policy in wanted:
         if policy == "None":
             yield policy, None
@@ -160,42 +167,69 @@ def _attempt(question: Question, candidate: Candidate) -> Answer | list[Failure]
         return [_no_room(question, candidate, capacity, index, pods) for index, pods in placement.unplaced]
     if conflicts:
         return conflicts
-    numa = NumaMap(machine_of(question.shape), devices)
-    states, loads_seen = 0, set()
-    footprints: dict[str, set[Footprint]] = {pod.name: set() for pod in candidate.shapes}
-    for words, factors in memory_variants(question.shape, pinned=candidate.memory_policy == "Static"):
-        kubelet = _start(question, fields, factors, devices)
-        if isinstance(kubelet, Failure):
-            return [kubelet]
-        try:
-            loads = maximal_loads(candidate.shapes, capacity_of(question, kubelet))
-        except TooManyLoads:
-            return [_unproven(question, candidate, "more mixtures of pods on a node than can be looked at")]
-        loads_seen.update(loads)
-        for load in loads:
-            residents = _residents(candidate.shapes, load) + question.guaranteed_co_tenants
-            outcome = prove(kubelet, residents, numa)
-            if isinstance(outcome, Refusal):
-                return [_refused(question, candidate, fields, load, outcome, words)]
-            if not isinstance(outcome, Proof):
-                return [
-                    _unproven(
-                        question, candidate, f"more than {outcome.limit} states of a node with {describe(candidate.shapes, load)}"
-                    )
-                ]
-            states += outcome.states
-            for name, places in outcome.footprints.items():
-                if name in footprints:
-                    footprints[name] |= places
+    outcome = _prove_all(question, candidate, fields, started, devices)
+    if isinstance(outcome, Failure):
+        return [outcome]
+    loads, states, footprints = outcome
     return Answer(
         candidate=candidate,
         fields=fields,
         capacity=capacity,
         placement=placement,
-        loads=tuple(sorted(loads_seen, reverse=True)),
+        loads=tuple(sorted(loads, reverse=True)),
         states=states,
-        footprints={name: frozenset(places) for name, places in footprints.items()},
+        footprints=footprints,
     )
+
+
+_Proven = tuple[set[Load], int, dict[str, frozenset[Footprint]]]
+
+
+def _prove_all(
+    question: Question, candidate: Candidate, fields: Mapping[str, Any], at_bound: Kubelet, devices: Mapping[str, Any]
+) -> _Proven | Failure:
+    """Every load that the scheduler can put on a node, on every machine in question: (loads, states, footprints by pod shape)."""
+    numa = NumaMap(machine_of(question.shape), devices)
+    states, seen = 0, set[Load]()
+    footprints: dict[str, set[Footprint]] = {pod.name: set() for pod in candidate.shapes}
+    variants = memory_variants(question.shape, pinned=candidate.memory_policy == "Static")
+    for words, factors in variants:
+        kubelet = _start(question, fields, factors, devices)
+        if isinstance(kubelet, Failure):
+            return kubelet
+        try:
+            loads = maximal_loads(candidate.shapes, capacity_of(question, kubelet))
+        except TooManyLoads:
+            return _unproven(question, candidate, "more mixtures of pods on a node than can be looked at")
+        if (
+            factors
+            and candidate.memory_policy == "Static"
+            and set(loads) <= seen
+            and _memory_never_decides(question, candidate, loads, at_bound)
+        ):
+            continue
+        seen.update(loads)
+        for load in loads:
+            residents = _residents(candidate.shapes, load) + question.guaranteed_co_tenants
+            outcome = prove(kubelet, residents, numa)
+            if isinstance(outcome, Refusal):
+                return _refused(question, candidate, fields, load, outcome, words)
+            if not isinstance(outcome, Proof):
+                why = f"more than {outcome.limit} states of a node with {describe(candidate.shapes, load)}"
+                return _unproven(question, candidate, why)
+            states += outcome.states
+            for name, places in outcome.footprints.items():
+                if name in footprints:
+                    footprints[name] |= places
+    return seen, states, {name: frozenset(places) for name, places in footprints.items()}
+
+
+def _memory_never_decides(question: Question, candidate: Candidate, loads: Iterable[Load], at_bound: Kubelet) -> bool:
+    """Whether any single NUMA node could hold the memory of all pods of a node: then more memory changes no answer."""
+    least = min((there for there in at_bound.allocatable_memory_bytes.values() if there), default=0)
+    tenants = sum(parse_bytes(tenant.memory) * tenant.per_node for tenant in question.co_tenants)
+    most = max(sum(count * pod.memory_of_all_containers for count, pod in zip(load, candidate.shapes, strict=True)) for load in loads)
+    return most + tenants <= least
 
 
 def start_kubelet(question: Question, fields: Mapping[str, Any]) -> Kubelet:
@@ -276,7 +310,11 @@ def _conflicts(question: Question, candidate: Candidate, fields: Mapping[str, An
     )
     found = [widths.conflict(candidate.topology_policy, pod) for pod in candidate.shapes]
     return [
-        Failure(policy=candidate.topology_policy, problem=Problem(conflict.path, "TopologyAffinityError", f"{conflict}."))
+        Failure(
+            policy=candidate.topology_policy,
+            problem=Problem(conflict.path, "TopologyAffinityError", f"{conflict}."),
+            summary=f"{conflict.sentence}.",
+        )
         for conflict in found
         if conflict is not None
     ]
@@ -295,10 +333,26 @@ def _no_room(question: Question, candidate: Candidate, capacity: NodeCapacity, i
         return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.{field}", "PodTooLarge", text), final=True)
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
-        f"{pod.copies} pods of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; the {question.nodes} "
-        f"nodes of the pool hold {pod.copies - pods} of them. Use fewer replicas, or at least {_nodes_wanted(question, candidate, capacity)} nodes."
+        f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
+        f"{question.nodes} node{'s' if question.nodes > 1 else ''} of {question.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, index)}. "
+        f"Use fewer replicas, or at least {_nodes_wanted(question, candidate, capacity)} nodes."
     )
     return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.replicas", "PoolTooSmall", text), final=True)
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'s' if count != 1 else ''}"
+
+
+def _because(candidate: Candidate, capacity: NodeCapacity, index: int) -> str:
+    """The resource that a node with as many of these pods as fit lacks for one more."""
+    load = tuple(0 for _ in candidate.shapes)
+    while capacity.holds(candidate.shapes, load):
+        load = (*load[:index], load[index] + 1, *load[index + 1 :])
+    if candidate.shapes[index].anti_affinity == "required" and load[index] > 1:
+        return ""
+    resource, needed, there = capacity.shortfall(candidate.shapes, load) or ("", 0, 0)
+    return f" ({_pods(load[index])} on one node need {amount(resource, needed)} {resource}, and {amount(resource, there)} is there)"
 
 
 def _nodes_wanted(question: Question, candidate: Candidate, capacity: NodeCapacity) -> int:
@@ -317,12 +371,13 @@ def _refused(
 ) -> Failure:
     pod = next((pod for pod in candidate.shapes if pod.name == refusal.resident), None)
     where = _refusal_path(question, pod, refusal)
-    numbers = _free_by_node(question, fields, pod)
-    text = (
-        f"{candidate.topology_policy} does not admit {describe(candidate.shapes, load)} in every order on one node of {question.shape.id} {machine}: {refusal}."
-        f"{numbers}"
+    text = f"{candidate.topology_policy} does not admit {describe(candidate.shapes, load)} in every order on one node of {question.shape.id} {machine}: {refusal}."
+    return Failure(
+        policy=candidate.topology_policy,
+        problem=Problem(where, refusal.reason or "Refused", f"{text}{_free_by_node(question, fields, pod)}"),
+        summary=text,
+        proven_refusal=True,
     )
-    return Failure(policy=candidate.topology_policy, problem=Problem(where, refusal.reason or "Refused", text), proven_refusal=True)
 
 
 def _refusal_path(question: Question, pod: PodShape | None, refusal: Refusal) -> str:

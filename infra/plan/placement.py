@@ -61,6 +61,12 @@ class PodShape:
         """Effective requests of the whole pod for the scheduler: thousandths of a CPU, bytes of memory."""
         return pod_requests(self.pod)
 
+    @cached_property
+    def memory_of_all_containers(self) -> int:
+        """Bytes of all containers together, init containers too: more than the kubelet can ever pin for the pod at a time."""
+        containers = (*self.pod.get("initContainers", ()), *self.pod["containers"])
+        return sum(parse_bytes({**(c.get("limits") or {}), **(c.get("requests") or {})}.get("memory", 0)) for c in containers)
+
     @property
     def not_guaranteed(self) -> tuple[tuple[str, str], ...]:
         """Containers that cost the pod its QoS class Guaranteed: (path below the model, name).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,9 @@ from infra.plan.kubelet import PoolDecision
 from infra.units import MIB, parse_bytes, parse_cpu_list
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 
-SMALL = {"numa_nodes": 2, "cpus": 48, "memory": "96Gi", "gpus": 4, "name": "small"}
-RESERVED = {"kubeReserved": {"memory": "10240Mi"}, "evictionHard": {"memory.available": "100Mi"}}
-MI300X = {"memory": "1Ti", "name": "inline"}
+SMALL: dict[str, Any] = {"numa_nodes": 2, "cpus": 48, "memory": "96Gi", "gpus": 4, "name": "small"}
+RESERVED: dict[str, Any] = {"kubeReserved": {"memory": "10240Mi"}, "evictionHard": {"memory.available": "100Mi"}}
+MI300X: dict[str, Any] = {"memory": "1Ti", "name": "inline"}
 
 
 def problems(*args, **fields) -> dict[str, str]:
@@ -241,11 +242,15 @@ def test_a_co_tenant_takes_its_share_of_the_node():
 
 # Scopes, init containers and sidecars
 
-SIXTY_FOUR = {"cpus": 64, "threads": 1, "memory": "512Gi", "name": "two-sixty-four"}
-TWO_EACH = {"reservedSystemCPUs": "0,1,64,65", "topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "pod"}
+SIXTY_FOUR: dict[str, Any] = {"cpus": 64, "threads": 1, "memory": "512Gi", "name": "two-sixty-four"}
+TWO_EACH: dict[str, Any] = {
+    "reservedSystemCPUs": "0,1,64,65",
+    "topologyManagerPolicy": "single-numa-node",
+    "topologyManagerScope": "pod",
+}
 
 
-def sidecar(cpu: str, memory: str = "1Gi") -> dict:
+def sidecar(cpu: str, memory: str = "1Gi") -> dict[str, Any]:
     sizes = {"cpu": cpu, "memory": memory}
     return {"name": "log-shipper", "restartPolicy": "Always", "resources": {"requests": sizes, "limits": sizes}}
 
