@@ -1,0 +1,289 @@
+"""Sizes one model on one pool: parallelism, memory, and what each of its pods asks of the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from infra.catalog.load import pins
+from infra.catalog.names import find_model
+from infra.config.models import Model
+from infra.errors import PlanError, Problem
+from infra.plan.architecture import architecture_of, from_config_json
+from infra.plan.architecture_types import Architecture
+from infra.plan.engine import engine_problems, engine_warnings
+from infra.plan.hardware import PoolHardware
+from infra.plan.memory import MemoryEstimate, estimate_memory
+from infra.plan.memory_profile import engine_memory
+from infra.plan.parallelism import ParallelismChoice, Verdict, choose
+from infra.plan.placement import PodShape
+from infra.plan.pod_resources import PodNeeds, PodResources, StartupBudget, decide_pod_resources, startup_budget
+from infra.plan.weights import weights_bytes_per_rank
+from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
+
+# Utilisation where the stack file gives none. vLLM's own default is 0.92; on AMD 0.90 leaves room for RCCL and the HIP runtime.
+DEFAULT_UTILIZATION = {"nvidia": 0.92, "amd": 0.90}
+DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
+DEFAULT_SEQUENCES = 256
+IMAGE_PINS = {"nvidia": "vllm-nvidia", "amd": "vllm-amd"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedModel:
+    """A model with its sizes; what the pool's decision does not change."""
+
+    path: str
+    model: Model
+    hardware: PoolHardware
+    architecture: Architecture
+    choice: ParallelismChoice
+    memory: MemoryEstimate
+    gpu_memory_utilization: float
+    max_model_len: int
+    block_size: int | None
+    resources: PodResources
+    startup: StartupBudget
+    max_surge: int
+    max_unavailable: int
+    image: str
+    vllm_version: str
+    pod_shape: PodShape
+    reasons: tuple[str, ...]
+    warnings: tuple[Problem, ...]
+
+
+def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
+    """The sizes of a model on machines of a pool; ConfigError or PlanError with all that is wrong with it."""
+    problems = list(engine_problems(model, path))
+    if problems:
+        raise PlanError(problems)
+    architecture = _architecture(model, path)
+    utilization = model.gpu_memory_utilization or DEFAULT_UTILIZATION[hardware.accelerator.vendor]
+    sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
+    max_model_len, length_reason, choice = sizer.choose(path)
+    memory = sizer.estimate(
+        max_model_len, choice.tensor_parallel_size, choice.pipeline_parallel_size, choice.data_parallel_size, choice.expert_parallel
+    )
+    if not memory.fits:
+        raise PlanError.one(
+            "DoesNotFit", path, f"{model.model or model.name} does not fit {hardware.accelerator.id}: {'; '.join(memory.reasons)}"
+        )
+    checkpoint_bytes = _checkpoint_bytes(architecture, model)
+    resources = _resources(model, path, hardware, choice, checkpoint_bytes)
+    surge, unavailable, strategy_reason = _strategy(model)
+    budget = startup_budget(
+        checkpoint_bytes,
+        replicas=model.replicas,
+        replicas_at_a_time=max(surge + unavailable, 1),
+        budget_seconds=model.startup.budget_seconds,
+        progress_deadline_seconds=model.progress_deadline_seconds,
+        path=path,
+    )
+    return SizedModel(
+        path=path,
+        model=model,
+        hardware=hardware,
+        architecture=architecture,
+        choice=choice,
+        memory=memory,
+        gpu_memory_utilization=utilization,
+        max_model_len=max_model_len,
+        block_size=model.block_size or memory.block_size,
+        resources=resources,
+        startup=budget,
+        max_surge=surge,
+        max_unavailable=unavailable,
+        image=model.image or pins()[IMAGE_PINS[hardware.accelerator.vendor]].pinned_reference,
+        vllm_version=engine_memory(None).version,
+        pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
+        reasons=(*choice.reasons, length_reason, *memory.reasons, *resources.reasons, strategy_reason, *budget.reasons),
+        warnings=(*engine_warnings(model, path), *resources.warnings, *choice.warnings),
+    )
+
+
+def _architecture(model: Model, path: str) -> Architecture:
+    if model.model_config_json is not None:
+        return from_config_json(model.model_config_json, name=model.model or model.name, path=f"{path}.modelConfig")
+    return architecture_of(find_model(model.model or "", f"{path}.model"))
+
+
+def _checkpoint_bytes(architecture: Architecture, model: Model) -> int:
+    """What a pod reads from storage: all weights once."""
+    return sum(weights_bytes_per_rank(architecture, quantization=model.quantization, dtype=model.dtype))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sizer:
+    """Chooses the split of one model on one pool; each question about memory goes through `estimate`."""
+
+    model: Model
+    architecture: Architecture
+    hardware: PoolHardware
+    utilization: float
+
+    def estimate(self, max_model_len: int, tensor: int, pipeline: int, data: int, experts: bool) -> MemoryEstimate:
+        model = self.model
+        return estimate_memory(
+            self.architecture,
+            self.hardware.accelerator,
+            tensor_parallel_size=tensor,
+            pipeline_parallel_size=pipeline,
+            gpu_memory_utilization=self.utilization,
+            max_model_len=max_model_len,
+            max_num_seqs=model.max_num_seqs,
+            max_num_batched_tokens=model.max_num_batched_tokens,
+            block_size=model.block_size,
+            dtype=model.dtype,
+            quantization=model.quantization,
+            kv_cache_dtype=model.kv_cache_dtype,
+            enforce_eager=model.engine_args.get("enforce-eager") is True,
+            expert_parallel=experts,
+            data_parallel_size=data,
+        )
+
+    def choose(self, path: str) -> tuple[int, str, ParallelismChoice]:
+        """The context, why it is that, and the split: the user's context, or the longest of the model's that fits for certain."""
+        given, longest = self.model.max_model_len, self.architecture.max_position_embeddings
+        if given is not None:
+            if longest and given > longest and not _allows_longer(self.model):
+                raise PlanError.one(
+                    "ContextTooLong",
+                    f"{path}.maxModelLen",
+                    f"{given} is longer than the {longest} positions of {self.architecture.name}; vLLM refuses it. Use at most {longest}, or give hf-overrides with rope scaling",
+                )
+            return given, f"context {given}: given.", self._split(given, path)
+        lengths = _halvings(longest or DEFAULT_CONTEXT)
+        for length in lengths:
+            last = length == lengths[-1]
+            try:
+                choice = self._split(length, path)
+            except PlanError:
+                if last:
+                    raise
+                continue
+            whole = length == longest
+            return (
+                length,
+                f"context {length}: "
+                + (
+                    "all positions of the model."
+                    if whole
+                    else f"of the model's {longest} positions, the longest halving that fits."
+                ),
+                choice,
+            )
+        raise AssertionError("a context was tried")
+
+    def _split(self, max_model_len: int, path: str) -> ParallelismChoice:
+        model, pool = self.model, self.hardware.pool
+        single = pool.kubelet.get("topologyManagerPolicy") == "single-numa-node"
+        return choose(
+            self.architecture,
+            self.hardware.shape,
+            self.hardware.accelerator,
+            nodes=len(pool.names_of_nodes),
+            fits=lambda *size: self._verdict(max_model_len, *size),
+            objective=model.objective,
+            tensor_parallel_size=model.tensor_parallel_size,
+            pipeline_parallel_size=model.pipeline_parallel_size,
+            data_parallel_size=model.data_parallel_size,
+            expert_parallel=True if model.enable_expert_parallel else None,
+            quantization=model.quantization,
+            replicas=model.replicas,
+            pods_per_node=1 if model.pod_anti_affinity == "required" else None,
+            gpus_per_numa_node_limit=self.hardware.largest_numa_gpus if single else None,
+            max_num_seqs=model.max_num_seqs or DEFAULT_SEQUENCES,
+            path=path,
+        )
+
+    def _verdict(self, max_model_len: int, *size: Any) -> Verdict:
+        memory = self.estimate(max_model_len, *size)
+        return Verdict(
+            fits=memory.fits,
+            concurrency=memory.concurrency.expected,
+            largest_max_model_len=memory.largest_max_model_len,
+            reason="; ".join(check.failure for check in memory.checks if not check.holds_low),
+        )
+
+
+def _allows_longer(model: Model) -> bool:
+    return "hf-overrides" in model.engine_args or model.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1"
+
+
+def _halvings(longest: int) -> tuple[int, ...]:
+    """The model's context and its halves, down to SHORTEST_CONTEXT."""
+    lengths = [longest]
+    while lengths[-1] // 2 >= SHORTEST_CONTEXT:
+        lengths.append(lengths[-1] // 2)
+    return tuple(lengths)
+
+
+def _resources(model: Model, path: str, hardware: PoolHardware, choice: ParallelismChoice, checkpoint_bytes: int) -> PodResources:
+    given = model.resources
+    cpu: int | None = None
+    if given.cpu is not None:
+        millicpu = parse_millicpu(given.cpu)
+        if millicpu % 1000:
+            raise PlanError.one(
+                "FractionalCpu",
+                f"{path}.resources.cpu",
+                f"{format_millicpu(millicpu)} is no whole number of CPUs: the kubelet pins only whole ones, the pod would run in the shared pool. Use {-(-millicpu // 1000)}",
+            )
+        cpu = millicpu // 1000
+    offload = model.engine_args.get("cpu-offload-gb", 0)
+    kv_offload = model.engine_args.get("kv-offloading-size", 0)
+    needs = PodNeeds(
+        gpus=choice.gpus_per_pod,
+        checkpoint_bytes=checkpoint_bytes,
+        cpu_offload_bytes=int(_number(offload) * GIB) * choice.gpus_per_pod,
+        kv_offload_bytes=int(_number(kv_offload) * GIB),
+        api_servers=int(_number(model.engine_args.get("api-server-count", 1))) or 1,
+        data_parallel_size=choice.data_parallel_size,
+    )
+    return decide_pod_resources(
+        needs,
+        hardware.share_for(choice.gpus_per_pod),
+        cpu=cpu,
+        memory_bytes=None if given.memory is None else parse_bytes(given.memory),
+        shared_memory_bytes=None if model.shared_memory is None else parse_bytes(model.shared_memory),
+        path=path,
+    )
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def _strategy(model: Model) -> tuple[int, int, str]:
+    """maxSurge and maxUnavailable. Without surge an update never waits for a GPU that is not there."""
+    if model.strategy is not None:
+        return (
+            model.strategy.max_surge,
+            model.strategy.max_unavailable,
+            f"strategy maxSurge {model.strategy.max_surge}, maxUnavailable {model.strategy.max_unavailable}: given.",
+        )
+    return (
+        0,
+        1,
+        "strategy maxSurge 0, maxUnavailable 1: a new pod takes the slot of an old one, so that an update ends with all slots taken.",
+    )
+
+
+def _pod_shape(
+    model: Model, path: str, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int
+) -> PodShape:
+    return PodShape(
+        name=model.name,
+        path=path,
+        gpus=choice.gpus_per_pod,
+        cpu=resources.cpu,
+        memory_bytes=resources.memory_bytes,
+        copies=model.replicas * choice.pods_per_replica,
+        resource_name=hardware.accelerator.resource_name,
+        cpu_given=model.resources.cpu is not None,
+        memory_given=model.resources.memory is not None,
+        surge=surge,
+        anti_affinity=model.pod_anti_affinity,
+        init_containers=model.init_containers,
+        sidecars=model.sidecars,
+    )
