@@ -20,8 +20,6 @@ from infra.plan.kubelet_widths import NodeWidths
 from infra.plan.model import NumaNodePlan, RankBinding, SlotGroup
 from infra.plan.placement import PodShape, amount, blockable, describe
 
-PROVEN_KUBERNETES = "1.37"
-
 
 @dataclass(frozen=True, kw_only=True)
 class PoolDecision:
@@ -275,15 +273,6 @@ def _warn_of_misalignment(question: Question, answer: Answer, pod: PodShape, wid
 
 def _general_warnings(question: Question, answer: Answer, slots: Slots, warnings: list[Problem]) -> None:
     policy, where = answer.candidate.topology_policy, f"{question.path}.kubelet.topologyManagerPolicy"
-    if question.kubernetes_version != PROVEN_KUBERNETES:
-        warnings.append(
-            Problem(
-                "kubernetesVersion",
-                "AdmissionNotProven",
-                f"the proof follows the kubelet of Kubernetes {PROVEN_KUBERNETES}; for {question.kubernetes_version} admission is not proven. "
-                f"Plan for {PROVEN_KUBERNETES}, or try the pool with one node first.",
-            )
-        )
     if question.shape.numa_in_guest is False and policy != "none":
         warnings.append(
             Problem(

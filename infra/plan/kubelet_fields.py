@@ -8,7 +8,7 @@ from typing import Any
 from infra.errors import Problem, did_you_mean
 
 # KubeletConfiguration, kubelet.config.k8s.io/v1beta1 of Kubernetes 1.37, by the kind of value.
-_KINDS: Mapping[str, str] = {
+KINDS: Mapping[str, str] = {
     name: kind
     for kind, names in {
         "string": """staticPodPath podLogsDir staticPodURL address tlsCertFile tlsPrivateKeyFile tlsMinVersion
@@ -97,9 +97,9 @@ def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[s
             if value != _HEADER[name]:
                 problems.append(Problem(where, "WrongKind", f"is {value!r}; only {_HEADER[name]} can be planned."))
             continue
-        kind = _KINDS.get(name)
+        kind = KINDS.get(name)
         if kind is None:
-            hint = f' Did you mean "{_FLAGS[name]}"?' if name in _FLAGS else did_you_mean(str(name), _KINDS)
+            hint = f' Did you mean "{_FLAGS[name]}"?' if name in _FLAGS else did_you_mean(str(name), KINDS)
             problems.append(
                 Problem(where, "UnknownField", f"no field of KubeletConfiguration; a kubelet would ignore it without a word.{hint}")
             )

@@ -115,6 +115,8 @@ def _eviction(
                 f"evictionHard keeps the kubelet's defaults for {', '.join(added)}: a map that leaves a signal out turns it off."
             )
     threshold = fields["evictionHard"]["memory.available"]
+    if threshold in ("0%", "100%"):  # both switch the signal off
+        return Summand("evictionHard", 0, threshold)
     if threshold.endswith("%"):
         return None
     try:

@@ -228,7 +228,9 @@ def _memory_never_decides(question: Question, candidate: Candidate, loads: Itera
     """Whether any single NUMA node could hold the memory of all pods of a node: then more memory changes no answer."""
     least = min((there for there in at_bound.allocatable_memory_bytes.values() if there), default=0)
     tenants = sum(parse_bytes(tenant.memory) * tenant.per_node for tenant in question.co_tenants)
-    most = max(sum(count * pod.memory_of_all_containers for count, pod in zip(load, candidate.shapes, strict=True)) for load in loads)
+    most = max(
+        sum(count * pod.memory_of_all_containers for count, pod in zip(load, candidate.shapes, strict=True)) for load in loads
+    )
     return most + tenants <= least
 
 

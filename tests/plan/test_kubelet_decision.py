@@ -365,10 +365,6 @@ def test_unknown_hardware_says_what_is_missing():
     assert "numaNodes, threadsPerCore of aws-p5en.48xlarge" in found["nodePools[0].nodeShape"]
 
 
-def test_older_kubernetes_is_planned_with_a_warning():
-    assert "AdmissionNotProven" in codes(decide(node_shape(), pod_shape(), kubernetes_version="1.36"))
-
-
 # Spelling
 
 

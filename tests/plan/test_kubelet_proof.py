@@ -1,0 +1,141 @@
+"""The proof over every order, against brute force over the kubelet's exact states on small machines."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infra.kubelet import Device, Kubelet, Machine
+from infra.plan.kubelet_proof import NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
+
+GPU = "nvidia.com/gpu"
+
+
+def machine(numa_nodes: int, cores: int, gpus: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
+    total = numa_nodes * cores
+    numa = [
+        {
+            "id": node,
+            "cpus": [[node * cores + core, node * cores + core + total] for core in range(cores)],
+            "socket": node,
+            "memory_bytes": 16 << 30,
+        }
+        for node in range(numa_nodes)
+    ]
+    devices = [{"id": f"gpu{gpu}", "numa": [gpu // gpus]} for gpu in range(numa_nodes * gpus)]
+    return {"numa": numa}, {GPU: devices}
+
+
+def kubelet(document: dict[str, Any], devices: dict[str, list[dict[str, Any]]], **fields: Any) -> Kubelet:
+    base = {
+        "cpuManagerPolicy": "static",
+        "topologyManagerPolicy": "single-numa-node",
+        "kubeReserved": {"memory": "1Gi"},
+        "reservedSystemCPUs": "0,4",
+        "evictionHard": {"memory.available": "0%"},
+    }
+    taken = {name: [Device.from_dict(device) for device in listed] for name, listed in devices.items()}
+    return Kubelet.start(Machine.from_dict(document), {**base, **fields}, taken)
+
+
+def resident(name: str, count: int, cpu: int, gpus: int, memory: str = "1Gi") -> Resident:
+    sizes = {"cpu": str(cpu), "memory": memory, **({GPU: str(gpus)} if gpus else {})}
+    return Resident(name=name, pod={"containers": [{"name": "c", "requests": sizes, "limits": sizes}]}, count=count)
+
+
+def refused_somewhere(start: Kubelet, residents: list[Resident], most: int = 3000) -> bool | None:
+    """Brute force: every exact state, CPU and device ids included. None where there are too many."""
+    queue: deque[tuple[Kubelet, frozenset[tuple[int, int]]]] = deque([(start, frozenset())])
+    seen = set()
+    while queue:
+        state, running = queue.popleft()
+        for kind, kind_of in enumerate(residents):
+            for index in range(kind_of.count):
+                pod = (kind, index)
+                following = state.copy()
+                if pod in running:
+                    following.remove(f"{kind_of.name}-{index}")
+                    after = running - {pod}
+                else:
+                    if not following.admit({"name": f"{kind_of.name}-{index}", **kind_of.pod}).admitted:
+                        return True
+                    after = running | {pod}
+                key = (following.state_key(), after)
+                if key not in seen:
+                    seen.add(key)
+                    queue.append((following, after))
+        if len(seen) > most:
+            return None
+    return False
+
+
+def test_a_pod_that_always_fits_is_proven():
+    document, devices = machine(2, 4, 2)
+    outcome = prove(kubelet(document, devices), [resident("a", 2, 2, 2)], NumaMap(document, devices))
+    assert isinstance(outcome, Proof)
+    assert {place.container("c").devices for place in outcome.footprints["a"]} == {((0, 2),), ((1, 2),)}
+
+
+def test_the_shortest_order_that_is_refused_is_told():
+    document, devices = machine(2, 4, 2)
+    outcome = prove(kubelet(document, devices), [resident("pair", 1, 2, 2), resident("one", 2, 2, 1)], NumaMap(document, devices))
+    assert isinstance(outcome, Refusal)
+    assert outcome.reason == "TopologyAffinityError"
+    assert outcome.events == (
+        "start of pair (NUMA node 0)",
+        "start of one (NUMA node 1)",
+        "end of pair (NUMA node 0)",
+        "start of one (NUMA node 0)",
+    )
+    state = kubelet(document, devices)
+    pair, one = resident("pair", 1, 2, 2).pod, resident("one", 2, 2, 1).pod
+    assert state.admit({"name": "pair", **pair}).admitted
+    assert state.admit({"name": "one-0", **one}).admitted
+    state.remove("pair")
+    assert state.admit({"name": "one-1", **one}).admitted
+    assert not state.admit({"name": "pair", **pair}).admitted
+
+
+def test_too_many_states_are_said_and_not_taken_for_a_proof():
+    document, devices = machine(2, 4, 2)
+    outcome = prove(kubelet(document, devices), [resident("a", 4, 1, 1)], NumaMap(document, devices), most_states=3)
+    assert outcome == Undecided(limit=3)
+
+
+def test_fill_leaves_the_start_untouched():
+    document, devices = machine(2, 4, 2)
+    start = kubelet(document, devices)
+    before = start.state_key()
+    filled, admitted = fill(start, [resident("a", 2, 2, 2)], NumaMap(document, devices))
+    assert [a.devices["c"] for a in admitted["a"]] == [("gpu0", "gpu1"), ("gpu2", "gpu3")]
+    assert start.state_key() == before != filled.state_key()
+
+
+pods = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(0, 2), st.sampled_from(["1Gi", "7Gi", "9Gi", "20Gi"]))
+
+
+@pytest.mark.parametrize("seed_group", range(4))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(kinds=st.lists(pods, min_size=1, max_size=2), data=st.data())
+def test_counting_by_numa_node_decides_as_exact_states_do(seed_group, kinds, data):
+    """Four topology policies, with and without whole cores, pinned memory, distribution and pod scope."""
+    policy = ("single-numa-node", "restricted", "best-effort", "none")[seed_group]
+    options = {name: "true" for name in ("full-pcpus-only", "distribute-cpus-across-numa") if data.draw(st.booleans(), label=name)}
+    fields: dict[str, Any] = {
+        "topologyManagerPolicy": policy,
+        "topologyManagerScope": data.draw(st.sampled_from(["container", "pod"]), label="scope"),
+        "cpuManagerPolicyOptions": options,
+    }
+    if data.draw(st.booleans(), label="static memory"):
+        fields |= {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}
+    document, devices = machine(2, 4, 2)
+    residents = [resident(f"p{i}", *kind) for i, kind in enumerate(kinds)]
+    start = kubelet(document, devices, **fields)
+    expected = refused_somewhere(start, residents)
+    outcome = prove(start, residents, NumaMap(document, devices))
+    if expected is not None:
+        assert isinstance(outcome, Refusal) == expected, (outcome, fields)
