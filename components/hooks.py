@@ -11,6 +11,7 @@ import pulumi
 from infra.errors import NumawiseError
 from infra.observe.causes import causes
 from infra.observe.client import ApiError, Client
+from infra.render.labels import SELECTOR_KEYS
 
 
 def explain_hook(client: Callable[[], Client | None]) -> pulumi.ErrorHook:
@@ -38,7 +39,8 @@ def _read_causes(client: Callable[[], Client | None], workload: Mapping[str, Any
     if cluster is None:
         return ()
     namespace, name = workload["metadata"]["namespace"], workload["metadata"]["name"]
-    selector = ",".join(f"{key}={value}" for key, value in sorted(workload["spec"]["selector"]["matchLabels"].items()))
+    labels = workload["metadata"]["labels"]
+    selector = ",".join(f"{key}={labels[key]}" for key in SELECTOR_KEYS)
     pods = cluster.list(f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": selector})
     events = [
         event

@@ -13,7 +13,7 @@ from components.base import Component
 from infra.plan.model import ClusterPlan, ModelPlan
 from infra.render.labels import CREDENTIALS_CHECKSUM
 from infra.render.manifest import checksum
-from infra.render.vllm import credentials_metadata, endpoint, vllm
+from infra.render.vllm import credentials_metadata, endpoint, pod_templates, vllm
 from infra.units import format_bytes
 
 
@@ -62,16 +62,22 @@ class VllmDeployment(Component):
         timeout = f"{model.update_timeout_seconds}s"
         for manifest in vllm(args.plan, model, secrets=args.secrets):
             options = self.child(after=before)
-            if manifest["kind"] in ("Deployment", "Service"):
+            workload = manifest["kind"] in ("Deployment", "LeaderWorkerSet")
+            if workload or manifest["kind"] == "Service":
                 options.custom_timeouts = pulumi.CustomTimeouts(create=timeout, update=timeout, delete="10m")
-            if manifest["kind"] == "Deployment":
+            if workload:
                 options.hooks = pulumi.ResourceHookBinding(on_error=[args.explain])
                 if args.secrets:
-                    annotations = manifest["spec"]["template"]["metadata"]["annotations"]
-                    annotations[CREDENTIALS_CHECKSUM] = pulumi.Output.all(**args.secrets).apply(checksum)
+                    for template in pod_templates(manifest):
+                        template["metadata"]["annotations"][CREDENTIALS_CHECKSUM] = pulumi.Output.all(**args.secrets).apply(
+                            checksum
+                        )
+            if manifest["kind"] == "LeaderWorkerSet":
+                # The provider knows no readiness of other groups' kinds; this condition is true once all groups serve.
+                manifest["metadata"]["annotations"] = {"pulumi.com/waitFor": "condition=Available"}
             resource = apply(f"{name}-{manifest['kind'].lower()}", manifest, options)
             # What the pods read comes before them; the Service after, since the provider waits for its endpoints.
-            if manifest["kind"] in ("ServiceAccount", "ConfigMap", "Deployment"):
+            if workload or manifest["kind"] in ("ServiceAccount", "ConfigMap"):
                 before.append(resource)
         self.endpoint = endpoint(model)
         self.register_outputs({**facts, "endpoint": self.endpoint})

@@ -25,6 +25,18 @@ INDEX = ".numawise-files.json"
 """Lists the files that we wrote, with their hashes: by it a later run knows what is its own."""
 
 
+_ORDER = (
+    ("Namespace",),
+    ("ServiceAccount",),
+    ("ConfigMap",),
+    ("NetworkPolicy",),
+    ("PodDisruptionBudget",),
+    ("DaemonSet",),
+    ("Deployment", "LeaderWorkerSet"),
+    ("Service",),
+)
+
+
 class _Dumper(yaml.SafeDumper):
     """Plain YAML: no anchors, and text of several lines as a block."""
 
@@ -69,20 +81,11 @@ def rendered_files(plan: ClusterPlan, *, secrets: Iterable[str] = ()) -> dict[st
 
 def _numbered(family: int, manifests: Iterable[Manifest]) -> dict[str, str]:
     """Within a family the kind's place tells the order: accounts and ConfigMaps come before what uses them."""
-    order = (
-        "Namespace",
-        "ServiceAccount",
-        "ConfigMap",
-        "NetworkPolicy",
-        "DaemonSet",
-        "Deployment",
-        "Service",
-        "PodDisruptionBudget",
-    )
+    order = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
     files = {}
     for manifest in manifests:
         kind, identity = manifest["kind"], manifest["metadata"]
-        parts = [f"{family + order.index(kind)}", identity.get("namespace", ""), kind.lower(), identity["name"]]
+        parts = [f"{family + order[kind]}", identity.get("namespace", ""), kind.lower(), identity["name"]]
         files["-".join(filter(None, parts)) + ".yaml"] = as_yaml(manifest)
     return files
 

@@ -11,6 +11,7 @@ KUBELET_CONFIG = "numawise.dev/kubelet-config"
 CHECKSUM = "numawise.dev/checksum"
 CREDENTIALS_CHECKSUM = "numawise.dev/credentials-checksum"
 HOSTNAME = "kubernetes.io/hostname"
+SELECTOR_KEYS = ("app.kubernetes.io/name", "app.kubernetes.io/instance")
 
 
 def label_value(text: str) -> str:
@@ -28,7 +29,7 @@ def owner(stack: str) -> dict[str, str]:
 
 def selector(name: str, instance: str) -> dict[str, str]:
     """Selects an application's pods. A Deployment's selector cannot change later: nothing may be added here."""
-    return {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": label_value(instance)}
+    return dict(zip(SELECTOR_KEYS, (name, label_value(instance)), strict=True))
 
 
 def labels(*, stack: str, name: str, instance: str, component: str) -> dict[str, str]:

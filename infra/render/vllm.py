@@ -1,4 +1,4 @@
-"""A model as Kubernetes objects: Deployment, Service, PodDisruptionBudget, NetworkPolicy, ServiceAccount and the gate's ConfigMap."""
+"""A model as Kubernetes objects: Deployment or LeaderWorkerSet, Service, PodDisruptionBudget, NetworkPolicy, ServiceAccount and the gate's ConfigMap."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from infra.errors import PlanError
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 from infra.render import names
 from infra.render.labels import CHECKSUM, HOSTNAME, KUBELET_CONFIG, labels, selector
+from infra.render.leader_worker_set import LEADER, leader_worker_set
 from infra.render.manifest import Manifest, checksum, config_map, metadata, service_account, tolerations
 from infra.render.nodes import node_selector
 from infra.render.vllm_container import GRACE_SECONDS, equal_resources, main_container, restricted_container
@@ -25,12 +26,11 @@ _USER, _GROUP = 2000, 0
 
 def vllm(plan: ClusterPlan, model: ModelPlan, *, secrets: Iterable[str] = ()) -> tuple[Manifest, ...]:
     """All objects of a model in apply order. `secrets`: which of `api-key` and `hub-token` the stack holds."""
-    if model.pods_per_replica > 1:
+    if model.pods_per_replica > 1 and model.data_parallel_size > 1:
         raise PlanError.one(
-            "ReplicaOverNodes",
-            f"models[{plan.models.index(model)}].pipelineParallelSize",
-            f"a replica of {model.name} needs {model.pods_per_replica} pods of {model.gpus_per_pod} GPUs, and a Deployment's replica is one pod; "
-            "choose sizes whose product fits one node",
+            "DataParallelOverNodes",
+            f"models[{plan.models.index(model)}].dataParallelSize",
+            f"is {model.data_parallel_size} over {model.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
         )
     account = service_account(names.workload(model), model.namespace, _labels(plan, model))
     gate_map = config_map(names.gate(model), model.namespace, _labels(plan, model), gate_files(plan, model))
@@ -40,7 +40,7 @@ def vllm(plan: ClusterPlan, model: ModelPlan, *, secrets: Iterable[str] = ()) ->
         gate_map,
         network_policy(plan, model),
         *((budget,) if budget else ()),
-        deployment(plan, model, secrets=tuple(secrets)),
+        workload(plan, model, secrets=tuple(secrets)),
         service(plan, model),
     )
 
@@ -92,12 +92,20 @@ def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
     return files
 
 
-def deployment(plan: ClusterPlan, model: ModelPlan, *, secrets: tuple[str, ...] = ()) -> Manifest:
+def workload(plan: ClusterPlan, model: ModelPlan, *, secrets: tuple[str, ...] = ()) -> Manifest:
+    """A Deployment where a replica is one pod, a LeaderWorkerSet where it is several."""
     pool, all_labels = plan.pool(model.node_pool), _labels(plan, model)
+    object_metadata = metadata(names.workload(model), all_labels, namespace=model.namespace)
+    template = {
+        "metadata": {"labels": dict(all_labels), "annotations": {CHECKSUM: checksum(gate_files(plan, model))}},
+        "spec": _pod(model, pool, secrets),
+    }
+    if model.pods_per_replica > 1:
+        return leader_worker_set(model, object_metadata, template)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(names.workload(model), all_labels, namespace=model.namespace),
+        "metadata": object_metadata,
         "spec": {
             "replicas": model.replicas,
             "revisionHistoryLimit": 3,
@@ -107,15 +115,21 @@ def deployment(plan: ClusterPlan, model: ModelPlan, *, secrets: tuple[str, ...] 
                 "type": "RollingUpdate",
                 "rollingUpdate": {"maxSurge": model.max_surge, "maxUnavailable": model.max_unavailable},
             },
-            "template": {
-                "metadata": {
-                    "labels": dict(all_labels),
-                    "annotations": {CHECKSUM: checksum(gate_files(plan, model))},
-                },
-                "spec": _pod(model, pool, secrets),
-            },
+            "template": template,
         },
     }
+
+
+def pod_templates(manifest: Manifest) -> tuple[dict[str, Any], ...]:
+    """The pod templates of a workload: one of a Deployment, the leader's and the workers' of a LeaderWorkerSet."""
+    spec = manifest["spec"]
+    group = spec.get("leaderWorkerTemplate")
+    return (spec["template"],) if group is None else (group["leaderTemplate"], group["workerTemplate"])
+
+
+def _serving_pods(model: ModelPlan) -> dict[str, str]:
+    """Selects the pods that answer: of a replica over several pods, the leader."""
+    return {**selector(_APPLICATION, model.name), **(LEADER if model.pods_per_replica > 1 else {})}
 
 
 def _pod(model: ModelPlan, pool: PoolPlan, secrets: tuple[str, ...]) -> dict[str, Any]:
@@ -197,7 +211,7 @@ def service(plan: ClusterPlan, model: ModelPlan) -> Manifest:
         "metadata": metadata(names.service(model), _labels(plan, model), namespace=model.namespace),
         "spec": {
             "type": "ClusterIP",
-            "selector": selector(_APPLICATION, model.name),
+            "selector": _serving_pods(model),
             "ports": [{"name": "http", "port": names.HTTP_PORT, "targetPort": "http", "protocol": "TCP", "appProtocol": "http"}],
         },
     }
@@ -213,21 +227,23 @@ def pod_disruption_budget(plan: ClusterPlan, model: ModelPlan) -> Manifest | Non
         "metadata": metadata(names.workload(model), _labels(plan, model), namespace=model.namespace),
         "spec": {
             "maxUnavailable": 1,
-            "selector": {"matchLabels": selector(_APPLICATION, model.name)},
+            "selector": {"matchLabels": _serving_pods(model)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
 
 
 def network_policy(plan: ClusterPlan, model: ModelPlan) -> Manifest:
-    """Lets the API port in and closes the ports by which vLLM's own processes talk."""
+    """Lets the API port in and closes the ports by which vLLM's own processes talk, but to the pods of the same model."""
+    pods = {"matchLabels": selector(_APPLICATION, model.name)}
+    peers = [{"from": [{"podSelector": pods}]}] if model.pods_per_replica > 1 else []
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": metadata(names.workload(model), _labels(plan, model), namespace=model.namespace),
         "spec": {
-            "podSelector": {"matchLabels": selector(_APPLICATION, model.name)},
+            "podSelector": pods,
             "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [{"port": "http", "protocol": "TCP"}]}],
+            "ingress": [{"ports": [{"port": "http", "protocol": "TCP"}]}, *peers],
         },
     }

@@ -186,6 +186,19 @@ def test_a_new_secret_restarts_the_pods_that_read_it(tmp_path: Path) -> None:
     assert annotations[1][key] != annotations[2][key]
 
 
+def test_a_replica_over_several_nodes_is_waited_for_and_restarts_with_its_secret(tmp_path: Path) -> None:
+    plan = cluster_plan()
+    model = replace(plan.models[0], pods_per_replica=2, pipeline_parallel_size=2)
+    run = declare_plan(replace(plan, models=(model,)), tmp_path, secrets={"api-key": "first"})
+    group = run.one("leaderworkerset.x-k8s.io/v1:LeaderWorkerSet", "llama-70b-leaderworkerset")
+    assert group.inputs["metadata"]["annotations"] == {"pulumi.com/waitFor": "condition=Available"}
+    assert group.error_hooks == ("numawise-explain",)
+    template = group.inputs["spec"]["leaderWorkerTemplate"]
+    for name in ("leaderTemplate", "workerTemplate"):
+        assert "numawise.dev/credentials-checksum" in template[name]["metadata"]["annotations"]
+    assert group.urn in run.one("core/v1:Service", "llama-70b-service").dependencies
+
+
 def test_no_string_holds_an_output_that_was_formatted(run: Run) -> None:
     for resource in run.resources:
         for text in strings_in(resource.inputs):

@@ -12,8 +12,12 @@ from infra.observe.client import ApiError
 from tests.support.monitor import run_program
 
 DEPLOYMENT = {
-    "metadata": {"namespace": "inference", "name": "llama-70b"},
-    "spec": {"selector": {"matchLabels": {"app.kubernetes.io/name": "vllm", "app.kubernetes.io/instance": "llama-70b"}}},
+    "metadata": {
+        "namespace": "inference",
+        "name": "llama-70b",
+        "labels": {"app.kubernetes.io/name": "vllm", "app.kubernetes.io/instance": "llama-70b", "numawise.dev/stack": "local"},
+    },
+    "spec": {},
 }
 REFUSED = {
     "metadata": {"name": "llama-70b-1"},
@@ -65,7 +69,7 @@ def test_it_logs_why_the_workload_is_not_ready_and_never_retries() -> None:
     ]
     assert cluster.asked[0] == (
         "/api/v1/namespaces/inference/pods",
-        {"labelSelector": "app.kubernetes.io/instance=llama-70b,app.kubernetes.io/name=vllm"},
+        {"labelSelector": "app.kubernetes.io/name=vllm,app.kubernetes.io/instance=llama-70b"},
     )
 
 

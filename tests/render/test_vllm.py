@@ -168,9 +168,42 @@ def test_a_service_name_begins_with_a_letter_even_if_the_models_does_not() -> No
     assert endpoint(model)["service"] == "vllm-7b-chat"
 
 
-def test_a_replica_over_several_nodes_is_refused_with_both_numbers() -> None:
-    model = replace(LLAMA, pods_per_replica=2, pipeline_parallel_size=2)
-    with pytest.raises(PlanError, match=r"models\[0\].pipelineParallelSize: a replica of llama-70b needs 2 pods of 4 GPUs"):
+OVER_NODES = replace(LLAMA, pods_per_replica=2, pipeline_parallel_size=2)
+
+
+def test_a_replica_over_several_nodes_is_a_group_that_restarts_as_one() -> None:
+    spec = of(OVER_NODES)["LeaderWorkerSet"]["spec"]
+    assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 2)
+    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
+    assert spec["rolloutStrategy"]["rollingUpdateConfiguration"] == {"maxUnavailable": 1, "maxSurge": 0}
+    assert "Deployment" not in of(OVER_NODES)
+
+
+def test_leader_and_workers_form_one_engine_and_only_the_leader_serves() -> None:
+    group = of(OVER_NODES)["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]
+    leader, worker = (group[name]["spec"]["containers"][0] for name in ("leaderTemplate", "workerTemplate"))
+    common = ["--nnodes", "2", "--master-addr", "$(LWS_LEADER_ADDRESS)", "--node-rank"]
+    assert leader["args"][-6:] == [*common, "0"]
+    assert worker["args"][-7:] == [*common, "$(LWS_WORKER_INDEX)", "--headless"]
+    assert leader["args"][:-6] == worker["args"][:-7]
+    assert "readinessProbe" in leader
+    assert not {"startupProbe", "readinessProbe", "livenessProbe", "ports"} & set(worker)
+    assert worker["resources"] == leader["resources"]
+
+
+def test_a_groups_service_and_budget_count_leaders_alone_and_its_pods_may_talk() -> None:
+    objects = of(OVER_NODES)
+    leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    assert leader.items() <= objects["Service"]["spec"]["selector"].items()
+    assert leader.items() <= objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items()
+    pods = objects["NetworkPolicy"]["spec"]["podSelector"]
+    assert {"from": [{"podSelector": pods}]} in objects["NetworkPolicy"]["spec"]["ingress"]
+    assert len(of(LLAMA)["NetworkPolicy"]["spec"]["ingress"]) == 1
+
+
+def test_data_parallel_over_pods_is_refused_with_both_numbers() -> None:
+    model = replace(OVER_NODES, data_parallel_size=2)
+    with pytest.raises(PlanError, match=r"models\[0\].dataParallelSize: is 2 over 2 pods a replica; write more replicas"):
         of(model)
 
 
