@@ -158,7 +158,7 @@ def _list(cpus: frozenset[int]) -> str:
 
 def _node(kubelet: Kubelet) -> dict[str, Any]:
     node = kubelet.node
-    found = {
+    found: dict[str, Any] = {
         "capacity": {name: _text(name, amount) for name, amount in node.capacity.items()},
         "allocatable": {name: _text(name, amount) for name, amount in kubelet.allocatable.items()},
         "reservation": {name: _text(name, amount) for name, amount in node.reservation.items()},

@@ -5,7 +5,15 @@ A set of CPUs is an int with bit i for CPU i; a NUMA node is its position among 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from infra.kubelet.machine import Machine
+
+
+@lru_cache(maxsize=32)
+def discover(machine: Machine) -> CPUTopology:
+    """The topology of a machine; CPUTopologyError where the kubelet cannot make sense of its cores."""
+    return CPUTopology(machine)
 
 
 class CPUTopologyError(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.kubelet.cpu_manager import CPUState
 from infra.kubelet.cpu_topology import cpu_ids
@@ -20,7 +20,7 @@ from infra.kubelet.memory_manager import MemoryState, Reusable
 from infra.kubelet.node import Node, start_node
 from infra.kubelet.node_fit import Preemption, fit_requests, preempt, shortages, used_requests
 from infra.kubelet.pod_validation import pod_errors
-from infra.kubelet.pods import Container, Pod
+from infra.kubelet.pods import Container, Pod, ResourceList
 from infra.kubelet.topology_manager import ANYWHERE, POD_SCOPE, TopologyHint
 
 __all__ = ["ContainerResult", "Kubelet", "KubeletRefuses", "PodResult"]
@@ -58,6 +58,13 @@ class PodResult:
     preempted: tuple[str, ...] = ()
 
 
+class _Active(NamedTuple):
+    uid: str
+    pod: Pod
+    qos: str
+    counted: ResourceList
+
+
 class _Refused(Exception):
     def __init__(self, handler: str, reason: str, message: str) -> None:
         self.handler, self.reason, self.message = handler, reason, message
@@ -88,7 +95,7 @@ class Kubelet:
         self.trace: Callable[[str, list[ProviderHints | None], TopologyHint, bool], None] | None = None
         self.hold_start = hold_start
         self.ordered_devices = ordered_devices
-        self._active: list[tuple[str, Pod, str]] = []
+        self._active: list[_Active] = []
         self._used: dict[str, int] = {}
         self._next_uid = 0
         self._devices: DeviceState = node.devices.initial_state()
@@ -143,7 +150,7 @@ class Kubelet:
     @property
     def pods(self) -> tuple[str, ...]:
         """Names of the pods that run, in order of admission."""
-        return tuple(pod.name for _, pod, _ in self._active)
+        return tuple(active.pod.name for active in self._active)
 
     def copy(self) -> Kubelet:
         """A kubelet in the same state."""
@@ -159,13 +166,13 @@ class Kubelet:
     def state_key(self) -> tuple[object, ...]:
         """A hashable state: equal keys mean that the kubelets answer all later pods alike, up to the names of pods that run."""
         pods = []
-        for uid, pod, qos in self._active:
+        for uid, pod, qos, counted in self._active:
             devices = self._devices.containers.get(uid, {})
             pods.append(
                 (
                     qos,
                     -1 if pod.priority is None else pod.priority,
-                    tuple(sorted(used_requests(pod, pod_level=self.node.pod_level_resources).items())),
+                    tuple(sorted(counted.items())),
                     tuple((c, tuple(sorted(d.items()))) for c, d in sorted(devices.items())),
                     tuple(sorted(self._cpus.containers.get(uid, {}).items())) if self._cpus else (),
                     tuple((c, tuple(b)) for c, b in sorted(self._memory.blocks.get(uid, {}).items())) if self._memory else (),
@@ -182,9 +189,9 @@ class Kubelet:
     # Pods
     def remove(self, pod_name: str) -> bool:
         """Ends the first pod of that name; whether there was one."""
-        for uid, pod, _ in self._active:
-            if pod.name == pod_name:
-                self._drop(uid)
+        for active in self._active:
+            if active.pod.name == pod_name:
+                self._drop(active)
                 return True
         return False
 
@@ -200,9 +207,10 @@ class Kubelet:
         self._next_uid += 1
         admission = _Admission(uid, pod, qos, {}, 0, {}, {})
         preempted: tuple[str, ...] = ()
+        counted = used_requests(pod, pod_level=self.node.pod_level_resources)
         try:
             self._admit_topology(admission)
-            preempted = self._admit_fit(pod, uid)
+            preempted = self._admit_fit(pod, counted)
             if pod.has_pod_level_resources and not self.node.pod_level_resources:
                 raise _Refused("podfeatures", "PodLevelResourcesNotAdmitted", "PodLevelResources feature gate is disabled")
         except _Refused as refusal:
@@ -212,8 +220,8 @@ class Kubelet:
             return PodResult(pod.name, False, "KubeletPanic", str(panic), "topologymanager", qos)
         except KubeletHangs as hang:
             return PodResult(pod.name, False, "KubeletHangs", str(hang), "topologymanager", qos)
-        self._active.append((uid, pod, qos))
-        for name, amount in used_requests(pod, pod_level=self.node.pod_level_resources).items():
+        self._active.append(_Active(uid, pod, qos, counted))
+        for name, amount in counted.items():
             self._used[name] = self._used.get(name, 0) + amount
         containers = self._start_containers(admission)
         pod_cpus = frozenset(cpu_ids(self._cpus.pods.get(uid, 0))) if self._cpus else frozenset()
@@ -299,24 +307,24 @@ class Kubelet:
             ordered=self.ordered_devices,
         )
 
-    def _admit_fit(self, pod: Pod, uid: str) -> tuple[str, ...]:
+    def _admit_fit(self, pod: Pod, counted: ResourceList) -> tuple[str, ...]:
         """The node fit; returns the names of the pods that were evicted to make room."""
         allocatable, pod_level = self.node.allocatable, self.node.pod_level_resources
-        requests = fit_requests(pod, allocatable, pod_level=pod_level)
+        requests = fit_requests(pod, allocatable, counted, pod_level=pod_level)
         short = shortages(requests, self._used, len(self._active), allocatable)
         if not short:
             return ()
         if not pod.is_critical:
             raise _Refused("predicate", short[0].reason, short[0].message)
-        others = [(other, qos) for _, other, qos in self._active]
+        others = [(active.pod, active.qos) for active in self._active]
         outcome: Preemption = preempt(pod, others, short, pod_level=pod_level)
         if outcome.error:
             message = f"Unexpected error while attempting to recover from admission failure: {outcome.error}"
             raise _Refused("predicate", "UnexpectedAdmissionError", message)
         victims = [self._active[index] for index in outcome.evicted]
-        for victim_uid, _, _ in victims:
-            self._drop(victim_uid)
-        return tuple(victim.name for _, victim, _ in victims)
+        for victim in victims:
+            self._drop(victim)
+        return tuple(victim.pod.name for victim in victims)
 
     def _start_containers(self, admission: _Admission) -> tuple[ContainerResult, ...]:
         node, uid, pod = self.node, admission.uid, admission.pod
@@ -353,14 +361,11 @@ class Kubelet:
             )
         return tuple(results)
 
-    def _drop(self, uid: str) -> None:
-        for index, (other, pod, _) in enumerate(self._active):
-            if other == uid:
-                del self._active[index]
-                for name, amount in used_requests(pod, pod_level=self.node.pod_level_resources).items():
-                    self._used[name] -= amount
-                self._release(uid)
-                return
+    def _drop(self, active: _Active) -> None:
+        self._active.remove(active)
+        for name, amount in active.counted.items():
+            self._used[name] -= amount
+        self._release(active.uid)
 
     def _release(self, uid: str) -> None:
         self.node.devices.release(self._devices, uid)

@@ -98,7 +98,7 @@ def _numa_node(document: Any, path: str, *, exact: bool) -> NumaNode:
     given = document.get("core_sockets") or ()
     if type(socket) is not int or not (isinstance(given, list | tuple) and all(type(s) is int for s in given)):
         raise _wrong(f"{path}.socket", given or socket, "socket ids")
-    pages = dict.fromkeys(() if exact else _X86_HUGEPAGE_SIZES, 0)
+    pages: dict[int, int] = dict.fromkeys(() if exact else _X86_HUGEPAGE_SIZES, 0)
     hugepages = document.get("hugepages") or {}
     if not isinstance(hugepages, Mapping):
         raise _wrong(f"{path}.hugepages", hugepages, 'counts by size, like {"1Gi": 4}')

@@ -15,7 +15,7 @@ from typing import Any
 from infra.errors import ConfigError, did_you_mean
 from infra.kubelet.configuration import Configuration, load
 from infra.kubelet.cpu_manager import CPUManagerOptions, StaticCPUManager, reserve_cpus
-from infra.kubelet.cpu_topology import CPUTopology, CPUTopologyError, cpu_list
+from infra.kubelet.cpu_topology import CPUTopology, CPUTopologyError, cpu_list, discover
 from infra.kubelet.device_manager import DeviceManager
 from infra.kubelet.faults import AllocationError, KubeletHangs, KubeletRefuses
 from infra.kubelet.hints import mask_space, positions
@@ -253,7 +253,7 @@ def _reserved_system_cpus(machine: Machine, configuration: Configuration) -> int
 
 def _discover(machine: Machine, stage: str) -> CPUTopology:
     try:
-        return CPUTopology(machine)
+        return discover(machine)
     except CPUTopologyError as error:
         raise KubeletRefuses(stage, (str(error),)) from None
 
@@ -387,10 +387,11 @@ def _memory_manager(
                 f"memoryManagerPolicy: {policy!r} must be one of {', '.join(MEMORY_POLICIES)}.{did_you_mean(policy, MEMORY_POLICIES)}",
             ),
         )
+    reservations: list[dict[str, Any]] = configuration["reservedMemory"] or []
     position = {node.id: index for index, node in enumerate(sorted(machine.numa_nodes, key=lambda node: node.id))}
     totals: dict[str, int] = {}
     reserved: dict[int, dict[str, int]] = {}
-    for index, entry in enumerate(configuration["reservedMemory"] or ()):
+    for index, entry in enumerate(reservations):
         node = entry["numaNode"]
         if node not in position:
             raise KubeletRefuses(
@@ -407,7 +408,7 @@ def _memory_manager(
     for name in sorted({*totals, *(name for name in reservation if name == "memory" or name.startswith("hugepages-"))}):
         if totals.get(name, 0) != reservation.get(name, 0):
             raise KubeletRefuses(stage, (_mismatch(configuration, name, totals.get(name, 0), reservation.get(name, 0)),))
-    for index, entry in enumerate(configuration["reservedMemory"] or ()):
+    for index, entry in enumerate(reservations):
         for name, quantity in (entry["limits"] or {}).items():
             if quantity.int64 is None:
                 raise KubeletRefuses(

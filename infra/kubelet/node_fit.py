@@ -53,17 +53,15 @@ class Preemption(NamedTuple):
     error: str | None
 
 
-def fit_requests(pod: Pod, allocatable: NodeAllocatable, *, pod_level: bool) -> ResourceList:
-    """A pod's requests in the units of NodeAllocatable, without extended resources that the node does not have."""
-    if all(name in allocatable.amounts or not is_extended_resource(name) for c in pod.all_containers for name in c.requests):
-        total = pod.total_requests(pod_level=pod_level)
-    else:
-        total = _without_missing(pod, allocatable).total_requests(pod_level=pod_level)
-    return {name: amount if name == "cpu" else whole(amount) for name, amount in total.items()}
+def fit_requests(pod: Pod, allocatable: NodeAllocatable, counted: ResourceList, *, pod_level: bool) -> ResourceList:
+    """What has to fit: what the pod counts for, without extended resources that the node does not have."""
+    if all(name in allocatable.amounts or not is_extended_resource(name) for name in counted):
+        return counted
+    return used_requests(_without_missing(pod, allocatable), pod_level=pod_level)
 
 
 def used_requests(pod: Pod, *, pod_level: bool) -> ResourceList:
-    """What an admitted pod counts for on the node."""
+    """What an admitted pod counts for on the node, in the units of NodeAllocatable."""
     total = pod.total_requests(pod_level=pod_level)
     return {name: amount if name == "cpu" else whole(amount) for name, amount in total.items()}
 

@@ -45,7 +45,21 @@ def _container_errors(container: Container, path: str) -> list[str]:
     return errors + _requirement_errors(container.requests, container.limits, f"{path}.resources", level=False)
 
 
+def _plainly_valid(requests: ResourceList, limits: ResourceList) -> bool:
+    """Whether the requirements are of the usual kind and right; all others take the long way."""
+    for name, amount in limits.items():
+        request = requests.get(name, 0)
+        if name == "cpu" or name == "memory":
+            if not 0 <= request <= amount:
+                return False
+        elif request != amount or amount < 0 or amount % 1000 or not is_extended_resource(name):
+            return False
+    return all(name in limits or ((name == "cpu" or name == "memory") and amount >= 0) for name, amount in requests.items())
+
+
 def _requirement_errors(requests: ResourceList, limits: ResourceList, path: str, *, level: bool) -> list[str]:
+    if not level and _plainly_valid(requests, limits):
+        return []
     errors = []
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():

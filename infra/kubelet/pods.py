@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 from infra.errors import ConfigError
@@ -29,11 +28,7 @@ class Container:
     int64: dict[str, int | None]
     is_init: bool
     restart_policy: str | None
-
-    @property
-    def is_sidecar(self) -> bool:
-        """An init container that stays: restartPolicy Always."""
-        return self.is_init and self.restart_policy == "Always"
+    is_sidecar: bool = False  # an init container that stays: restartPolicy Always
 
     @property
     def has_guaranteed_resources(self) -> bool:
@@ -55,6 +50,13 @@ class Pod:
     overhead: ResourceList
     has_overhead: bool
     priority: int | None
+    all_containers: tuple[Container, ...] = field(init=False)  # init containers first: the order of admission
+    has_pod_level_resources: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all_containers", self.init_containers + self.containers)
+        named = [*(self.pod_requests or ()), *(self.pod_limits or ())]
+        object.__setattr__(self, "has_pod_level_resources", any(map(is_pod_level_resource, named)))
 
     @classmethod
     def from_dict(cls, document: Any, path: str = "pod") -> Pod:
@@ -87,15 +89,6 @@ class Pod:
             has_overhead=document.get("overhead") is not None,
             priority=priority,
         )
-
-    @cached_property
-    def all_containers(self) -> tuple[Container, ...]:
-        """Init containers first, then the others: the order of admission."""
-        return self.init_containers + self.containers
-
-    @cached_property
-    def has_pod_level_resources(self) -> bool:
-        return any(is_pod_level_resource(name) for part in (self.pod_requests, self.pod_limits) for name in part or ())
 
     @property
     def is_critical(self) -> bool:
@@ -219,7 +212,7 @@ def _containers(document: Mapping[str, Any], key: str, path: str, *, is_init: bo
             requests, int64 = {**limits, **requests}, {**limits_int64, **int64}
         else:
             requests, int64 = dict(limits), limits_int64
-        found.append(Container(name, requests, limits, int64, is_init, policy))
+        found.append(Container(name, requests, limits, int64, is_init, policy, is_init and policy == "Always"))
     return tuple(found)
 
 

@@ -268,7 +268,8 @@ def parse_cpu_set(text: str) -> int:
 
 def _reserved_memory(c: Configuration) -> Iterator[str]:
     seen: set[tuple[int, str]] = set()
-    for index, entry in enumerate(c["reservedMemory"] or ()):
+    reservations: list[dict[str, Any]] = c["reservedMemory"] or []
+    for index, entry in enumerate(reservations):
         for name, quantity in (entry["limits"] or {}).items():
             path = f"reservedMemory[{index}].limits.{name}"
             if name != "memory" and not name.startswith("hugepages-"):
