@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -26,13 +27,22 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
+def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems without doubles, sorted by path; numbers in a path count as numbers (models[2] before models[10])."""
+    return tuple(sorted(set(problems), key=lambda problem: (_natural(problem.path), problem.code, problem.message)))
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+
+
 class NumawiseError(Exception):
     """Base of all errors that a command prints as sentences; `exit_status` is the command's."""
 
     exit_status = 2
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(set(problems)))
+        self.problems = in_order(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
     @classmethod

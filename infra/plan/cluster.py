@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.catalog.load import pins
 from infra.config.cluster import StackConfig
-from infra.errors import NumawiseError, PlanError, Problem, did_you_mean
+from infra.errors import NumawiseError, PlanError, Problem, did_you_mean, in_order
 from infra.plan.hardware import PoolHardware, hardware_of
 from infra.plan.kubelet import PoolDecision, decide_pool
 from infra.plan.model import (
@@ -84,7 +84,7 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
         node_feature_discovery=config.shared_components.node_feature_discovery,
         node_pools=tuple(pools),
         models=tuple(models[number] for number in sorted(models)),
-        warnings=tuple(sorted(set(warnings))),
+        warnings=in_order(warnings),
     )
 
 
