@@ -21,7 +21,9 @@ __all__ = ["Check", "MemoryEstimate", "Span", "StageMemory", "Tokens", "Verdict"
 
 FULL_PRECISION_SPREAD = 0.002  # buffers that are no parameters
 QUANTIZED_SPREAD = 0.012  # and modules that a quantised checkpoint leaves alone without saying so
-MXFP4_PADDING = 0.03  # Triton's MXFP4 kernels pad an expert's width less than Marlin's, which are counted
+OPTIONAL_KERNELS = (
+    0.025  # Triton's MXFP4 kernels pad an expert less than Marlin's; on Hopper an optional package decided between them
+)
 AMD_BLOCK_SIZES = (
     (32_768, 16),
     (131_072, 32),
@@ -73,7 +75,8 @@ def estimate_memory(
     batched = max_num_batched_tokens or batch.max_num_batched_tokens
     sequences = min(max_num_seqs or batch.max_num_seqs, batched)
     dtype = resolve_dtype(architecture, dtype)
-    smaller, larger = _weights_spread(architecture, quantization)
+    kernels = engine.expert_kernels_on(accelerator)
+    smaller, larger = _weights_spread(architecture, quantization, accelerator, kernels)
     weights = weights_bytes_per_rank(
         architecture,
         tensor_parallel_size=tensor_parallel_size,
@@ -82,7 +85,7 @@ def estimate_memory(
         expert_parallel=expert_parallel,
         quantization=quantization,
         dtype=dtype,
-        vendor=accelerator.vendor,
+        vendor=kernels,
     )
     cache = kv_cache_spec(
         architecture if engine.latent_cache or not architecture.is_mla else _without_latent_cache(architecture),
@@ -138,7 +141,7 @@ def estimate_memory(
                     engine, accelerator, total_bytes, requested, stages, kind, architecture.layers // pipeline_parallel_size
                 )
             )
-        if engine.graphs_in_budget and any(layer in ("linear", "mamba") for layer in architecture.attention):
+        if engine.graphs_in_budget and (architecture.linear is not None or architecture.state_space is not None):
             checks.append(_state_check(sequences, low, high))
     return MemoryEstimate(
         architecture=architecture,
@@ -165,12 +168,15 @@ def estimate_memory(
     )
 
 
-def _weights_spread(architecture: Architecture, quantization: str | None) -> tuple[float, float]:
+def _weights_spread(
+    architecture: Architecture, quantization: str | None, accelerator: Accelerator, kernels: str
+) -> tuple[float, float]:
     """Shares by which the weights may be smaller and larger than counted."""
     quantized = resolve_quantization(architecture, quantization)
     if quantized is None:
         return FULL_PRECISION_SPREAD, FULL_PRECISION_SPREAD
-    return (MXFP4_PADDING if quantized.method == "mxfp4" else QUANTIZED_SPREAD), QUANTIZED_SPREAD
+    optional = quantized.method == "mxfp4" and kernels == "nvidia" and (accelerator.compute_capability or (0, 0))[0] == 9
+    return QUANTIZED_SPREAD + (OPTIONAL_KERNELS if optional else 0.0), QUANTIZED_SPREAD
 
 
 @lru_cache(maxsize=64)

@@ -95,6 +95,7 @@ class EngineMemory:
     sampler_bytes: Span
     hidden_copies: Span
     latent_cache: bool
+    expert_kernels: Mapping[str, str]
     graphs_in_budget: bool
     warm_up_outside_budget: bool
     buffers: Mapping[str, CommunicationBuffers]
@@ -115,6 +116,12 @@ class EngineMemory:
             for size in self.batch_sizes
             if device_gib >= size.min_device_gib and not any(word in name for word in size.except_devices)
         )
+
+    def expert_kernels_on(self, accelerator: Accelerator) -> str:
+        """Whose MXFP4 kernels pad the experts: the vendor's usual ones, or others for this compute capability."""
+        capability = accelerator.compute_capability
+        usual = accelerator.vendor
+        return usual if capability is None else self.expert_kernels.get(str(capability[0]), usual)
 
     def communication(self, vendor: Vendor, *, ranks: int, linked: bool) -> Span:
         """Bytes a GPU outside torch: collective-library buffers, contexts, workspaces."""
@@ -217,6 +224,7 @@ def _release(reader: Reader, shared: Mapping[str, object]) -> EngineMemory:
         whole_prompt_up_to=reader.integer("wholePromptUpTo", minimum=0) or 0,
         sampler_bytes=_span(reader, "samplerBytes"),
         hidden_copies=_span(reader, "hiddenCopies"),
+        expert_kernels=dict(reader.raw("expertKernels") or {}),
         latent_cache=reader.boolean("latentCache") is not False,
         graphs_in_budget=bool(reader.boolean("graphsInBudget")),
         warm_up_outside_budget=bool(reader.boolean("warmUpOutsideBudget")),
