@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from infra.catalog.load import accelerators, models, shapes
@@ -101,6 +102,22 @@ def _covers(candidate: frozenset[str], wanted: frozenset[str]) -> bool:
 
 def _is_stem(token: str, candidate: str) -> bool:
     return candidate.startswith(token) and candidate[len(token) :].isdigit()
+
+
+def accelerator_of(shape: NodeShape, path: str = "sku") -> Accelerator:
+    """The accelerator of a shape as one device of the shape sees it.
+
+    An AMD partition mode divides the card's memory; a virtual function of a virtual machine has a little less than the card.
+    """
+    card = find_accelerator(shape.accelerator, path)
+    if shape.partition is not None:
+        for mode in card.partition_modes:
+            if f"{mode.compute}_{mode.memory}" == shape.partition.upper():
+                memory = replace(card.memory, torch_gib=mode.memory_gib, torch_range_gib=None, torch_vf_gib=None, smi_mib=None)
+                return replace(card, memory=memory)
+    if shape.virtual_machine and card.memory.torch_vf_gib is not None:
+        return replace(card, memory=replace(card.memory, torch_gib=card.memory.torch_vf_gib, torch_range_gib=None))
+    return card
 
 
 def find_shape(name: str, path: str = "nodeShape") -> NodeShape:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from infra.errors import ConfigError, Problem, did_you_mean
+from infra.errors import ConfigError, Problem
 from infra.plan.architecture_types import (
     Architecture,
     AttentionKind,
@@ -15,6 +15,21 @@ from infra.plan.architecture_types import (
     MixtureOfExperts,
     StateSpace,
     VisionTower,
+)
+from infra.plan.config_fields import ConfigFields
+from infra.plan.layer_kinds import layer_kinds, mixture
+from infra.plan.model_families import (
+    FOUR_NORM_TYPES,
+    FULL_NORM_TYPES,
+    HEAD_NORM_TYPES,
+    LAYER_NORM_TYPES,
+    LEARNED_POSITIONS,
+    MLA_TYPES,
+    QKV_BIAS_TYPES,
+    UNGATED_TYPES,
+    UNTIED_BY_DEFAULT,
+    WIDTH_NAMES,
+    WIDTH_NAMES_LLAMA4,
 )
 from infra.plan.quantization import DTYPE_BYTES, Quantization, quantization_from_config
 from infra.plan.vision import vision_tower
@@ -30,114 +45,6 @@ __all__ = [
     "architecture_of",
     "from_config_json",
 ]
-
-
-# config.json's default where tie_word_embeddings is left out: Transformers' base class says true, these model classes say false
-_UNTIED_BY_DEFAULT = frozenset(
-    {
-        "llama", "llama4", "llama4_text", "mistral", "mixtral", "ministral3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next",
-        "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4", "glm4_moe", "glm_moe_dsa", "gpt_oss", "phi3", "olmo2", "olmo3", "mllama_text_model",
-        "internlm2", "minimax_m2", "qwen2_vl", "qwen2_5_vl", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text", "nemotron_h", "ernie4_5_moe",
-        "qwen3_5_text", "qwen3_5_moe_text", "falcon_h1", "bamba", "glm4_moe_lite", "exaone4",
-    }
-)  # fmt: skip
-_QKV_BIAS_TYPES = frozenset({"qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_vl_text"})
-_HEAD_NORM_TYPES = frozenset(
-    {
-        "qwen3", "qwen3_moe", "qwen3_next", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5_text", "qwen3_5_moe_text", "gemma3", "gemma3_text",
-        "gemma4", "gemma4_text", "exaone4", "hunyuan_v1_moe", "apertus",
-    }
-)  # fmt: skip
-_FULL_NORM_TYPES = frozenset({"olmo2", "olmo3", "olmoe", "minimax_m2"})
-_FOUR_NORM_TYPES = frozenset({"gemma2", "gemma3", "gemma3_text", "gemma4", "gemma4_text", "glm4"})
-_MLA_TYPES = frozenset(
-    {
-        "deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "glm4_moe_lite", "longcat_flash", "pangu_ultra_moe", "kimi_linear",
-        "axk1", "minicpm3",
-    }
-)  # fmt: skip
-_WIDTH_NAMES = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "decoder_ffn_dim", "feed_forward_hidden_size")
-_WIDTH_NAMES_LLAMA4 = ("intermediate_size_mlp", "intermediate_size")  # intermediate_size is an expert's width there
-_LEARNED_POSITIONS = {"opt": 2, "gpt2": 0, "gpt_bigcode": 0, "whisper": 0}
-_UNGATED_TYPES = frozenset(
-    {"opt", "gpt2", "gpt_bigcode", "gpt_neox", "falcon", "bloom", "phi", "starcoder2", "whisper", "nemotron", "nemotron_h"}
-)
-_LAYER_NORM_TYPES = frozenset(
-    {"opt", "gpt2", "gpt_bigcode", "gpt_neox", "falcon", "bloom", "phi", "starcoder2", "whisper", "nemotron"}
-)
-
-
-class ConfigFields:
-    """config.json's fields under their several names; a wrong type or an absent needed field becomes a Problem."""
-
-    def __init__(self, values: Mapping[str, Any], path: str, problems: list[Problem]) -> None:
-        self.values = values
-        self.path = path
-        self.problems = problems
-
-    def _at(self, name: str) -> str:
-        return f"{self.path}.{name}" if self.path else name
-
-    def integer(self, *names: str, default: int | None = None, required: bool = False, minimum: int = 0) -> int | None:
-        for name in names:
-            value = self.values.get(name)
-            if isinstance(value, list) and value and all(item == value[0] for item in value):
-                value = value[0]
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                self.problems.append(
-                    Problem(
-                        path=self._at(name),
-                        code="InvalidValue",
-                        message=f"is {value!r}; a whole number, as in config.json, is expected.",
-                    )
-                )
-                return default
-            if value < minimum:
-                self.problems.append(
-                    Problem(path=self._at(name), code="InvalidValue", message=f"is {value}; at least {minimum} is expected.")
-                )
-                return default
-            return value
-        if required:
-            near = did_you_mean(names[0], self.values)
-            self.problems.append(
-                Problem(
-                    path=self._at(names[0]),
-                    code="MissingField",
-                    message=f"is missing; the plan needs it from config.json ({' or '.join(names)}).{near}",
-                )
-            )
-        return default
-
-    def boolean(self, *names: str, default: bool = False) -> bool:
-        for name in names:
-            value = self.values.get(name)
-            if isinstance(value, bool):
-                return value
-            if value is not None:
-                self.problems.append(
-                    Problem(path=self._at(name), code="InvalidValue", message=f"is {value!r}; true or false is expected.")
-                )
-                return default
-        return default
-
-    def sequence(self, name: str) -> Sequence[Any] | None:
-        value = self.values.get(name)
-        if value is None or (isinstance(value, Sequence) and not isinstance(value, str)):
-            return value
-        self.problems.append(Problem(path=self._at(name), code="InvalidValue", message=f"is {value!r}; a list is expected."))
-        return None
-
-    def mapping(self, *names: str) -> Mapping[str, Any] | None:
-        for name in names:
-            value = self.values.get(name)
-            if isinstance(value, Mapping):
-                return value
-            if value is not None:
-                self.problems.append(Problem(path=self._at(name), code="InvalidValue", message=f"is {value!r}; a map is expected."))
-        return None
 
 
 def from_config_json(
@@ -163,7 +70,7 @@ def from_config_json(
         (key for key in ("text_config", "llm_config", "language_config", "decoder_config") if isinstance(raw.get(key), Mapping)),
         None,
     )
-    text = ConfigFields({**_inherited(raw), **raw[nested]}, top._at(nested), problems) if nested else top
+    text = ConfigFields({**_inherited(raw), **raw[nested]}, top.at(nested), problems) if nested else top
     architecture = _read(top, text, name, vision_parameters, no_pipeline_classes)
     if problems or architecture is None:
         raise ConfigError(problems)
@@ -201,24 +108,24 @@ def _read(
         if hidden % heads:
             text.problems.append(
                 Problem(
-                    path=text._at("head_dim"),
+                    path=text.at("head_dim"),
                     code="MissingField",
                     message=f"is missing, and hidden_size {hidden} is not divisible by num_attention_heads {heads}; write head_dim.",
                 )
             )
             return None
         head_dim = hidden // heads
-    intermediate = text.integer(*_WIDTH_NAMES_LLAMA4 if model_type.startswith("llama4") else _WIDTH_NAMES)
+    intermediate = text.integer(*WIDTH_NAMES_LLAMA4 if model_type.startswith("llama4") else WIDTH_NAMES)
     if intermediate is None:
-        intermediate = 4 * hidden if model_type in _UNGATED_TYPES else None
+        intermediate = 4 * hidden if model_type in UNGATED_TYPES else None
     mla = _latent_attention(text, model_type)
-    moe, mlp = _mixture(text, model_type, layers, intermediate)
+    moe, mlp = mixture(text, model_type, layers, intermediate)
     if intermediate is None and moe is None:
         text.integer("intermediate_size", required=True)
         return None
     linear = _linear_attention(text)
     state_space = _state_space(text, hidden)
-    attention, mlp = _layer_kinds(text, model_type, layers, mla, linear, mlp)
+    attention, mlp = layer_kinds(text, model_type, layers, mla, linear, mlp)
     sliding = text.integer("sliding_window", "attention_chunk_size")
     if model_type in ("qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl") and not text.boolean("use_sliding_window"):
         sliding = None
@@ -236,7 +143,7 @@ def _read(
     )
     quantization: Quantization | None = None
     if raw_quantization is not None:
-        quantization = quantization_from_config(raw_quantization, top._at("quantization_config"), top.problems)
+        quantization = quantization_from_config(raw_quantization, top.at("quantization_config"), top.problems)
     dtype = str(
         text.values.get("torch_dtype")
         or text.values.get("dtype")
@@ -248,7 +155,7 @@ def _read(
     if dtype not in DTYPE_BYTES:
         top.problems.append(
             Problem(
-                path=top._at("torch_dtype"),
+                path=top.at("torch_dtype"),
                 code="InvalidValue",
                 message=f"is {dtype!r}; one of {', '.join(DTYPE_BYTES)} is expected.",
             )
@@ -278,10 +185,10 @@ def _read(
         global_head_dim=global_head_dim,
         global_kv_heads=text.integer("num_global_key_value_heads", minimum=1),
         key_is_value=text.boolean("attention_k_eq_v"),
-        gated_mlp=model_type not in _UNGATED_TYPES,
-        tied_embeddings=text.boolean("tie_word_embeddings", default=model_type not in _UNTIED_BY_DEFAULT),
-        qkv_bias=has_bias or model_type in _QKV_BIAS_TYPES,
-        output_bias=has_bias and model_type not in ("glm4", "glm4_moe", *_QKV_BIAS_TYPES),
+        gated_mlp=model_type not in UNGATED_TYPES,
+        tied_embeddings=text.boolean("tie_word_embeddings", default=model_type not in UNTIED_BY_DEFAULT),
+        qkv_bias=has_bias or model_type in QKV_BIAS_TYPES,
+        output_bias=has_bias and model_type not in ("glm4", "glm4_moe", *QKV_BIAS_TYPES),
         mlp_bias=text.boolean(
             "mlp_bias", "use_bias", default=model_type in ("opt", "gpt2", "gpt_bigcode", "phi", "starcoder2", "whisper")
         ),
@@ -290,11 +197,11 @@ def _read(
         output_gate=text.boolean("attn_output_gate", default=model_type in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")),
         attention_sinks=model_type == "gpt_oss",
         norms_per_layer=4
-        if model_type in _FOUR_NORM_TYPES
+        if model_type in FOUR_NORM_TYPES
         else 1
         if model_type in ("cohere", "cohere2", "phi", "nemotron_h")
         else 2,
-        norm_has_bias=model_type in _LAYER_NORM_TYPES,
+        norm_has_bias=model_type in LAYER_NORM_TYPES,
         position_embeddings=_position_embeddings(text, model_type),
         vision=vision_tower(top.values, hidden, vision_parameters),
         mtp_layers=text.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0)
@@ -333,7 +240,7 @@ def _state_dtype_bytes(text: ConfigFields, model_type: str) -> int | None:
 
 def _latent_attention(text: ConfigFields, model_type: str) -> LatentAttention | None:
     rank = text.integer("kv_lora_rank")
-    if not rank or model_type not in _MLA_TYPES:
+    if not rank or model_type not in MLA_TYPES:
         return None
     nope = text.integer("qk_nope_head_dim", required=True, minimum=1)
     rope = text.integer("qk_rope_head_dim", required=True, minimum=1)
@@ -348,58 +255,6 @@ def _latent_attention(text: ConfigFields, model_type: str) -> LatentAttention | 
         v_head_dim=value,
         index_heads=text.integer("index_n_heads", default=0) or 0,
         index_head_dim=text.integer("index_head_dim", default=0) or 0,
-    )
-
-
-def _mixture(
-    text: ConfigFields, model_type: str, layers: int, intermediate: int | None
-) -> tuple[MixtureOfExperts | None, tuple[str, ...]]:
-    experts = text.integer("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-    if not experts or (model_type.startswith("gemma4") and not text.boolean("enable_moe_block", default=True)):
-        return None, ("dense",) * layers
-    width = text.integer("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size", minimum=1)
-    if width is None:
-        width = text.integer("intermediate_size") if model_type.startswith("llama4") else intermediate
-    if width is None:
-        text.integer("moe_intermediate_size", "intermediate_size", required=True)
-        return None, ("dense",) * layers
-    shared = text.integer("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
-    if shared is None:
-        shared = (text.integer("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0) or 0) * width
-    if model_type.startswith("llama4"):
-        shared = width
-    moe = MixtureOfExperts(
-        experts=experts,
-        experts_per_token=text.integer(
-            "num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts", "moe_k", default=1, minimum=1
-        )
-        or 1,
-        intermediate=width,
-        shared_intermediate=shared,
-        shared_gate=model_type in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"),
-        router_bias=model_type in ("gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "deepseek_v32", "kimi_k2"),
-        expert_bias=model_type == "gpt_oss",
-    )
-    return moe, _mixture_layers(text, model_type, layers)
-
-
-def _mixture_layers(text: ConfigFields, model_type: str, layers: int) -> tuple[str, ...]:
-    explicit = text.sequence("moe_layers")
-    if explicit is not None and all(isinstance(layer, int) for layer in explicit):
-        return tuple("moe" if layer in explicit else "dense" for layer in range(layers))
-    types = text.sequence("mlp_layer_types")
-    if types is not None and len(types) == layers:
-        return tuple("moe" if kind == "sparse" else "dense" for kind in types)
-    if model_type.startswith("llama4"):
-        step = text.integer("interleave_moe_layer_step", default=1, minimum=1) or 1
-        return tuple("moe" if (layer + 1) % step == 0 else "dense" for layer in range(layers))
-    dense_first = text.integer("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", default=0) or 0
-    step = text.integer("moe_layer_freq", "decoder_sparse_step", "moe_layer_interval", default=1, minimum=1) or 1
-    dense_listed = set(text.sequence("mlp_only_layers") or ())
-    if text.values.get("decoder_sparse_step") is not None:
-        return tuple("moe" if layer not in dense_listed and (layer + 1) % step == 0 else "dense" for layer in range(layers))
-    return tuple(
-        "moe" if layer >= dense_first and layer % step == 0 and layer not in dense_listed else "dense" for layer in range(layers)
     )
 
 
@@ -440,85 +295,16 @@ def _state_space(text: ConfigFields, hidden: int) -> StateSpace | None:
     )
 
 
-_KIND_OF_LAYER_TYPE: dict[str, AttentionKind] = {
-    "full_attention": "full",
-    "attention": "full",
-    "global_attention": "full",
-    "sliding_attention": "sliding",
-    "local_attention": "sliding",
-    "chunked_attention": "chunked",
-    "linear_attention": "linear",
-    "mamba": "mamba",
-    "mamba2": "mamba",
-}
-
-
-def _layer_kinds(
-    text: ConfigFields,
-    model_type: str,
-    layers: int,
-    mla: LatentAttention | None,
-    linear: LinearAttention | None,
-    mlp: tuple[str, ...],
-) -> tuple[tuple[AttentionKind, ...], tuple[str, ...]]:
-    if mla is not None:
-        return ("mla",) * layers, mlp
-    pattern = text.values.get("hybrid_override_pattern")
-    if isinstance(pattern, str) and len(pattern) == layers:
-        kinds: dict[str, AttentionKind] = {"M": "mamba", "*": "full"}
-        return tuple(kinds.get(sign, "none") for sign in pattern), tuple(
-            "moe" if sign == "E" else "dense" if sign == "-" else "none" for sign in pattern
-        )
-    types = text.sequence("layer_types") or text.sequence("layers_block_type")
-    if types is not None:
-        unknown = sorted({str(kind) for kind in types} - set(_KIND_OF_LAYER_TYPE))
-        if unknown or len(types) != layers:
-            text.problems.append(
-                Problem(
-                    path=text._at("layer_types"),
-                    code="InvalidValue",
-                    message=f"names the kind {unknown[0]!r}; known are {', '.join(_KIND_OF_LAYER_TYPE)}."
-                    if unknown
-                    else f"has {len(types)} entries, but num_hidden_layers is {layers}.",
-                )
-            )
-            return ("full",) * layers, mlp
-        return tuple(_KIND_OF_LAYER_TYPE[str(kind)] for kind in types), mlp
-    if linear is not None:
-        interval = text.integer("full_attention_interval", default=4, minimum=1) or 4
-        return tuple("full" if (layer + 1) % interval == 0 else "linear" for layer in range(layers)), mlp
-    attention_indices = text.sequence("attn_layer_indices")
-    if attention_indices is not None:
-        return tuple("full" if layer in attention_indices else "mamba" for layer in range(layers)), mlp
-    if model_type.startswith("llama4") and text.integer("attention_chunk_size"):
-        every = text.integer("no_rope_layer_interval", default=4, minimum=1) or 4
-        return tuple("full" if (layer + 1) % every == 0 else "chunked" for layer in range(layers)), mlp
-    if text.integer("sliding_window"):
-        if model_type.startswith(("gemma3", "gemma4")):
-            every = text.integer("sliding_window_pattern", "_sliding_window_pattern", default=6, minimum=1) or 6
-            return tuple("full" if (layer + 1) % every == 0 else "sliding" for layer in range(layers)), mlp
-        if model_type == "gemma2":
-            return tuple("sliding" if layer % 2 == 0 else "full" for layer in range(layers)), mlp
-        if model_type == "gpt_oss":
-            return tuple("sliding" if layer % 2 == 0 else "full" for layer in range(layers)), mlp
-        if model_type in ("mistral", "mixtral", "phi3", "starcoder2"):
-            return ("sliding",) * layers, mlp
-        if model_type in ("cohere2",):
-            every = text.integer("sliding_window_pattern", default=4, minimum=1) or 4
-            return tuple("full" if (layer + 1) % every == 0 else "sliding" for layer in range(layers)), mlp
-    return ("full",) * layers, mlp
-
-
 def _query_key_norm(text: ConfigFields, model_type: str):
-    if model_type in _FULL_NORM_TYPES:
+    if model_type in FULL_NORM_TYPES:
         return "full"
-    if model_type in _HEAD_NORM_TYPES or (model_type == "glm4_moe" and text.boolean("use_qk_norm")):
+    if model_type in HEAD_NORM_TYPES or (model_type == "glm4_moe" and text.boolean("use_qk_norm")):
         return "head"
     return "none"
 
 
 def _position_embeddings(text: ConfigFields, model_type: str) -> int:
-    offset = _LEARNED_POSITIONS.get(model_type)
+    offset = LEARNED_POSITIONS.get(model_type)
     if offset is None:
         return 0
     positions = text.integer("max_position_embeddings", "n_positions", "max_target_positions", default=0) or 0

@@ -158,11 +158,11 @@ class Architecture:
     def dtype_bytes(self) -> int:
         return DTYPE_BYTES[self.dtype]
 
-    def attention_layers(self, kind: AttentionKind) -> int:
+    def attention_layers(self, kind: str) -> int:
         return self.attention.count(kind)
 
-    def head_dim_of(self, kind: AttentionKind) -> int:
+    def head_dim_of(self, kind: str) -> int:
         return self.global_head_dim if kind == "full" and self.global_head_dim else self.head_dim
 
-    def kv_heads_of(self, kind: AttentionKind) -> int:
+    def kv_heads_of(self, kind: str) -> int:
         return self.global_kv_heads if kind == "full" and self.global_kv_heads else self.kv_heads

@@ -224,9 +224,9 @@ def _token_bytes(architecture: Architecture, kind: str, tensor_parallel_size: in
         if dtype == "fp8_ds_mla" or (mla.has_indexer and dtype.startswith("fp8")):
             return _SPARSE_MLA_FP8_BYTES + indexer
         return ceil(width * _element_bytes(dtype)) + indexer
-    head_dim = architecture.head_dim_of(kind)  # type: ignore[arg-type]
+    head_dim = architecture.head_dim_of(kind)
     value_dim = head_dim if architecture.v_head_dim == architecture.head_dim else architecture.v_head_dim
-    heads = kv_heads_per_rank(architecture.kv_heads_of(kind), tensor_parallel_size)  # type: ignore[arg-type]
+    heads = kv_heads_per_rank(architecture.kv_heads_of(kind), tensor_parallel_size)
     if dtype in _PER_TOKEN_HEAD_SCALE_BYTES:
         element, scales = _PER_TOKEN_HEAD_SCALE_BYTES[dtype]
         return ceil(heads * ((head_dim + value_dim) * element + scales * 2))

@@ -167,7 +167,11 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[P
             case "bitsandbytes":
                 if raw.get("load_in_8bit"):
                     return Quantization(method=method, weight_bits=8, form="channel", scale_bytes=4, ignored=ignored)
-                return Quantization(method=method, weight_bits=4, form="group", group_size=64, scale_bytes=4, ignored=ignored)
+                # double quantisation keeps an 8-bit scale a group and a 32-bit one for 256 groups
+                scale_bytes = 1 + 4 / 256 if raw.get("bnb_4bit_use_double_quant") else 4
+                return Quantization(
+                    method=method, weight_bits=4, form="group", group_size=64, scale_bytes=scale_bytes, ignored=ignored
+                )
             case "modelopt" | "modelopt_fp4" | "nvfp4":
                 return _modelopt(raw, method, ignored)
             case "quark":
@@ -277,7 +281,8 @@ def _modelopt_method(raw: Mapping[str, Any]) -> str | None:
 
 
 def _modelopt(raw: Mapping[str, Any], method: str, ignored: tuple[str, ...]) -> Quantization:
-    inner = raw.get("quantization") if isinstance(raw.get("quantization"), Mapping) else raw
+    nested = raw.get("quantization")
+    inner: Mapping[str, Any] = nested if isinstance(nested, Mapping) else raw
     algorithm = str(inner.get("quant_algo") or ("NVFP4" if method in ("modelopt_fp4", "nvfp4") else "FP8")).upper()
     if algorithm == "FP8":
         return Quantization(method="modelopt", weight_bits=8, form="tensor", ignored=ignored)

@@ -1,0 +1,71 @@
+"""Reads config.json's fields, each under its several names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.errors import Problem, did_you_mean
+
+
+class ConfigFields:
+    """config.json's fields under their several names; a wrong type or an absent needed field becomes a Problem."""
+
+    def __init__(self, values: Mapping[str, Any], path: str, problems: list[Problem]) -> None:
+        self.values = values
+        self.path = path
+        self.problems = problems
+
+    def at(self, name: str) -> str:
+        """The path of a field in the input."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def problem(self, name: str, message: str, *, code: str = "InvalidValue") -> None:
+        self.problems.append(Problem(path=self.at(name), code=code, message=message))
+
+    def integer(self, *names: str, default: int | None = None, required: bool = False, minimum: int = 0) -> int | None:
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, list) and value and all(item == value[0] for item in value):
+                value = value[0]
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                self.problem(name, f"is {value!r}; a whole number, as in config.json, is expected.")
+                return default
+            if value < minimum:
+                self.problem(name, f"is {value}; at least {minimum} is expected.")
+                return default
+            return value
+        if required:
+            near = did_you_mean(names[0], self.values)
+            self.problem(
+                names[0], f"is missing; the plan needs it from config.json ({' or '.join(names)}).{near}", code="MissingField"
+            )
+        return default
+
+    def boolean(self, *names: str, default: bool = False) -> bool:
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, bool):
+                return value
+            if value is not None:
+                self.problem(name, f"is {value!r}; true or false is expected.")
+                return default
+        return default
+
+    def sequence(self, name: str) -> Sequence[Any] | None:
+        value = self.values.get(name)
+        if value is None or (isinstance(value, Sequence) and not isinstance(value, str)):
+            return value
+        self.problem(name, f"is {value!r}; a list is expected.")
+        return None
+
+    def mapping(self, *names: str) -> Mapping[str, Any] | None:
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, Mapping):
+                return value
+            if value is not None:
+                self.problem(name, f"is {value!r}; a map is expected.")
+        return None
