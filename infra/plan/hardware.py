@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from infra.catalog.machine import machine_of
-from infra.catalog.names import find_accelerator, find_shape
+from infra.catalog.names import accelerator_of, find_shape
 from infra.catalog.topology import shape_from_topology
 from infra.catalog.types import Accelerator, NodeShape, NumaNode
 from infra.config.pools import NodePool
@@ -66,4 +66,4 @@ def hardware_of(pool: NodePool, path: str) -> PoolHardware:
         where = f"{path}.nodeShape"
         shape = find_shape(pool.node_shape or "", where)
     machine_of(shape, where)
-    return PoolHardware(path=path, pool=pool, shape=shape, accelerator=find_accelerator(shape.accelerator, where))
+    return PoolHardware(path=path, pool=pool, shape=shape, accelerator=accelerator_of(shape, where))
