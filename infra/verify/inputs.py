@@ -53,6 +53,11 @@ def read_reports(path: str) -> tuple[Report, ...]:
         if b"NCCL " not in raw[: 4 * 2**20]:
             raise unreadable(path, f"it is larger than {MOST_BYTES // 2**20} MiB; the output of one tool was expected.")
         return (read_collective_file(path),)
+    return reports_in(raw, path=path)
+
+
+def reports_in(raw: bytes, *, path: str) -> tuple[Report, ...]:
+    """All outputs that these bytes hold; `path` is what errors call them."""
     text = decode(raw, path=path)
     lines = clean_lines(text)
     reports = recognise(lines, source=path)
@@ -92,7 +97,11 @@ def read_machine(paths: Sequence[str]) -> Machine:
         offset += 10_000_000
     if problems:
         raise NumawiseError(problems)
-    source = ", ".join(paths)
+    return one_machine(reports, source=", ".join(paths))
+
+
+def one_machine(reports: Sequence[Report], *, source: str) -> Machine:
+    """The machine that all reports tell of; ConfigError where there are several, or where they contradict each other."""
     found_machines = machines(reports)
     if len(found_machines) > 1:
         told = "; ".join(
