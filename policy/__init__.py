@@ -1,0 +1,1 @@
+"""Rules for what any program may declare on a GPU cluster, as pure functions over a resource's type and properties."""

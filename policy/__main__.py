@@ -1,0 +1,87 @@
+"""Check Kubernetes objects (files of `python -m infra render`, or any manifests) against the rules.
+
+examples:
+  python -m infra render -s local --out rendered && python -m policy rendered
+  python -m policy deployment.yaml --format json
+
+Exit status: 0 no breach, 1 breaches, 2 a file that is no manifest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from policy.rules import RULES, Breach, breaches
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m policy", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help="a manifest, or a folder of them")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    args = parser.parse_args(argv)
+    try:
+        objects = [found for path in args.paths for found in _objects(path)]
+        found = sorted(breach for name, kind, manifest in objects for breach in _checked(name, kind, manifest))
+    except ValueError as error:
+        if args.format == "json":
+            print(json.dumps({"errors": [{"code": "NoManifest", "path": "", "message": str(error)}]}, indent=2))
+        else:
+            print(f"error: {error}", file=sys.stderr)
+        return 2
+    if args.format == "json":
+        print(json.dumps({"objects": len(objects), "breaches": [vars(breach) for breach in found]}, indent=2))
+    else:
+        for breach in found:
+            print(f"{breach.resource}: {breach.message} ({breach.rule})")
+        print(f"{len(objects)} objects, {len(RULES)} rules, {len(found)} breach{'' if len(found) == 1 else 'es'}")
+    return 1 if found else 0
+
+
+def _checked(name: str, kind: str, manifest: dict[str, Any]) -> tuple[Breach, ...]:
+    try:
+        return breaches(name, kind, manifest)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{name} is not of the form that Kubernetes takes: {error}") from None
+
+
+def _objects(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(name, Pulumi type token, manifest) of every object; ValueError in one sentence."""
+    files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+    if not files:
+        raise ValueError(f"{path} holds no .yaml file")
+    for file in files:
+        try:
+            documents = list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            raise ValueError(
+                f"{file}{f':{mark.line + 1}' if mark else ''} is no YAML: {getattr(error, 'problem', error)}"
+            ) from None
+        for document in documents:
+            if document is None:
+                continue
+            if (
+                not isinstance(document, dict)
+                or not isinstance(document.get("kind"), str)
+                or not isinstance(document.get("metadata"), dict)
+            ):
+                raise ValueError(f"{file} is no Kubernetes object: it has no kind and metadata")
+            name = f"{document['kind']}/{document['metadata'].get('namespace', '')}/{document['metadata'].get('name', '')}".replace(
+                "//", "/"
+            )
+            yield name, f"kubernetes:{document.get('apiVersion', '')}:{document['kind']}", document
+
+
+if __name__ == "__main__":
+    sys.exit(main())
