@@ -110,7 +110,13 @@ def test_a_rendered_folder_is_checked_from_the_command_line(tmp_path: Path, caps
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"), [("a: [", "is no YAML"), ("just text", "is no Kubernetes object"), ("kind: 3", "is no Kubernetes")]
+    ("text", "sentence"),
+    [
+        ("a: [", "is no YAML"),
+        ("just text", "is no Kubernetes object"),
+        ("kind: 3", "is no Kubernetes"),
+        (MALFORMED, "not of the form"),
+    ],
 )
 def test_what_is_no_manifest_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, sentence: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
