@@ -1,0 +1,249 @@
+"""From a stack file to a plan: the local stack's facts, what is refused with which words, and that equal nodes cost nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.config.load import load_stack_file, parse_cluster_document, stack_file
+from infra.errors import NumawiseError
+from infra.plan.cluster import kubelet_config_hash, plan_stack
+from infra.plan.explain import plan_as_json, plan_as_markdown, plan_as_text
+from infra.plan.model import ClusterPlan
+from infra.units import GIB, parse_bytes, parse_cpu_list
+from tests.support.documents import small_document, with_change
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def local() -> ClusterPlan:
+    return plan_stack(load_stack_file(stack_file("local", root=ROOT)), stack="local")
+
+
+def plan(document: dict[str, Any]) -> ClusterPlan:
+    return plan_stack(parse_cluster_document(document), stack="test")
+
+
+def problems_of(document: dict[str, Any]) -> dict[str, str]:
+    with pytest.raises(NumawiseError) as caught:
+        plan(document)
+    said: dict[str, str] = {}
+    for problem in caught.value.problems:
+        said[problem.path] = f"{said.get(problem.path, '')} {problem.message}".strip()
+    return said
+
+
+def test_the_llama_pods_get_one_numa_node_as_the_stack_file_says(local: ClusterPlan) -> None:
+    model = local.models[0]
+    assert (model.tensor_parallel_size, model.pipeline_parallel_size, model.gpus_per_pod) == (4, 1, 4)
+    assert (model.cpu, model.memory_bytes, model.shared_memory_bytes) == (32, 128 * GIB, 16 * GIB)
+    assert (model.gpu_memory_utilization, model.max_model_len, model.qos_class) == (0.9, 4096, "Guaranteed")
+    assert (model.max_surge, model.max_unavailable) == (0, 1)
+    assert [(group.nodes, [slot.numa_nodes for slot in group.slots]) for group in model.slots] == [(2, [(0,)])]
+    assert model.rank_binding is None
+    pool = local.pool("h100")
+    assert pool.kubelet["topologyManagerPolicy"] == "single-numa-node"
+    assert pool.kubelet["memoryManagerPolicy"] == "Static"
+
+
+def test_reserved_memory_adds_up_to_the_byte(local: ClusterPlan) -> None:
+    kubelet = local.pool("h100").kubelet
+    listed = sum(parse_bytes(entry["limits"]["memory"]) for entry in kubelet["reservedMemory"])
+    parts = (kubelet["kubeReserved"]["memory"], kubelet["systemReserved"]["memory"], kubelet["evictionHard"]["memory.available"])
+    assert listed == sum(map(parse_bytes, parts))
+
+
+def test_the_eight_gpu_pod_is_restricted_and_each_rank_has_cpus_on_its_node(local: ClusterPlan) -> None:
+    pool, model = local.pool("mi300x"), local.models[1]
+    assert pool.kubelet["topologyManagerPolicy"] == "restricted"
+    assert pool.kubelet["cpuManagerPolicyOptions"]["distribute-cpus-across-numa"] == "true"
+    assert any("single-numa-node admits 1" in reason for reason in pool.reasons)
+    assert model.cpu > 112, "only then do CPUs need both NUMA nodes"
+    binding = model.rank_binding
+    assert binding is not None
+    assert binding.numa_node_of_rank == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert set(binding.memory_nodes) == {0, 1}
+    slot = model.slots[0].slots[0]
+    for node in pool.numa_nodes:
+        mine = set(slot.cpus_example) & set(node.cpus)
+        assert len(mine) == binding.cpus_per_numa_node[node.id] >= 8
+        assert not mine & set(node.reserved_cpus)
+        assert all(mine.issuperset(core) or not mine & set(core) for core in node.cores), "whole cores"
+
+
+def test_every_model_number_has_a_reason(local: ClusterPlan) -> None:
+    for model in local.models:
+        words = " ".join(model.reasons)
+        for topic in (
+            "tensor parallel",
+            "context",
+            "cpu",
+            "memory",
+            "/dev/shm",
+            "startup budget",
+            "progressDeadlineSeconds",
+            "strategy",
+        ):
+            assert topic in words, topic
+
+
+def test_the_json_form_holds_the_contract(local: ClusterPlan) -> None:
+    document = json.loads(json.dumps(plan_as_json(local)))
+    pool, model = document["nodePools"][0], document["models"][0]
+    assert set(pool) >= {
+        "name",
+        "platform",
+        "nodeShape",
+        "nodes",
+        "kubelet",
+        "allocatable",
+        "numaNodes",
+        "idleGpus",
+        "strandedGpus",
+        "rollout",
+    }
+    assert set(pool["allocatable"]) == {"cpu", "memoryBytes", "gpus"}
+    assert set(pool["numaNodes"][0]) == {"id", "cpus", "reservedCpus", "allocatableMemoryBytes", "gpus"}
+    assert pool["allocatable"] == {"cpu": 220, "memoryBytes": pool["allocatable"]["memoryBytes"], "gpus": 8}
+    assert model["resources"] == {"cpu": "32", "memory": "128Gi"}
+    assert set(model) >= {
+        "name", "nodePool", "replicas", "tensorParallelSize", "pipelineParallelSize", "podsPerReplica", "gpusPerPod", "resources", "sharedMemoryBytes",
+        "qosClass", "strategy", "startupBudgetSeconds", "progressDeadlineSeconds", "updateTimeoutSeconds", "memory", "slots", "reasons",
+    }  # fmt: skip
+    assert set(model["slots"][0]["slots"][0]) >= {"numaNodes", "gpus", "cpuCount", "cpusExample"}
+    assert len(parse_cpu_list(model["slots"][0]["slots"][0]["cpusExample"])) == 32
+    assert model["updateTimeoutSeconds"] > model["progressDeadlineSeconds"] > model["startupBudgetSeconds"]
+    assert pool["rollout"] == [{"wave": 0, "nodes": ["gpu-a"]}, {"wave": 1, "nodes": ["gpu-b"]}]
+
+
+def test_the_same_input_gives_the_same_plan(local: ClusterPlan) -> None:
+    assert plan_stack(load_stack_file(stack_file("local", root=ROOT)), stack="local") == local
+
+
+def test_text_and_markdown_name_every_model_and_pool(local: ClusterPlan) -> None:
+    for text in (plan_as_text(local), plan_as_markdown(local)):
+        assert all(name in text for name in ("h100", "mi300x", "llama-70b", "qwen-72b"))
+
+
+def test_the_hash_changes_with_the_configuration_and_with_nothing_else() -> None:
+    first = kubelet_config_hash({"a": 1, "b": {"c": "x"}})
+    assert first == kubelet_config_hash({"b": {"c": "x"}, "a": 1})
+    assert first != kubelet_config_hash({"a": 1, "b": {"c": "y"}})
+    assert len(first) == 12
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "said"),
+    [
+        ("nodePools[0].nodeShape", "dgx-h10", "nodePools[0].nodeShape", "Did you mean"),
+        ("models[0].model", "meta-llama/Meta-Llama-3-70B-Instrct", "models[0].model", "Did you mean"),
+        ("models[0].nodePool", "h1000", "models[0].nodePool", "Did you mean 'h100'"),
+        ("models[0].tensorParallelSize", 3, "models[0].tensorParallelSize", "64"),
+        ("models[0].tensorParallelSize", 16, "models[0].tensorParallelSize", "8"),
+        ("models[0].maxModelLen", 9000, "models[0].maxModelLen", "8192"),
+        ("models[0].resources", {"cpu": "31", "memory": "128Gi"}, "models[0].resources.cpu", "32"),
+        ("models[0].resources", {"cpu": "1500m", "memory": "128Gi"}, "models[0].resources.cpu", "Use 2"),
+        ("models[0].resources", {"cpu": "32", "memory": "8Gi"}, "models[0].resources.memory", "48 GiB"),
+        ("models[0].progressDeadlineSeconds", 100, "models[0].progressDeadlineSeconds", "above the startup budget"),
+        (
+            "models[0].engineArgs",
+            {"tensor-parallel-size": 4},
+            "models[0].engineArgs.tensor-parallel-size",
+            "write tensorParallelSize: 4",
+        ),
+        (
+            "models[0].engineArgs",
+            {"disable-log-requests": True},
+            "models[0].engineArgs.disable-log-requests",
+            "enable-log-requests: false",
+        ),
+        (
+            "models[0].engineArgs",
+            {"enable-prefix-cachin": True},
+            "models[0].engineArgs.enable-prefix-cachin",
+            "enable-prefix-caching",
+        ),
+        ("models[0].engineArgs", {"api-key": "x"}, "models[0].engineArgs.api-key", "pulumi config set --secret"),
+        ("models[0].env", {"CUDA_VISIBLE_DEVICES": "0"}, "models[0].env.CUDA_VISIBLE_DEVICES", "device plugin"),
+        ("models[0].env", {"HF_TOKEN": "x"}, "models[0].env.HF_TOKEN", "numawise:hubToken"),
+        (
+            "nodePools[0].kubelet",
+            {"topologyManagerPolicy": "single-numa"},
+            "nodePools[0].kubelet.topologyManagerPolicy",
+            "single-numa-node",
+        ),
+        ("nodePools[0].kubelet", {"cpuManagerPolicy": "Static"}, "nodePools[0].kubelet.cpuManagerPolicy", "static"),
+        ("nodePools[0].kubelet", {"reservedCpus": "0"}, "nodePools[0].kubelet.reservedCpus", "reservedSystemCPUs"),
+        ("nodePools[0].kubelet", {"reservedSystemCPUs": "0,500"}, "nodePools[0].kubelet.reservedSystemCPUs", "500"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_path_numbers_and_way_out(path: str, value: Any, where: str, said: str) -> None:
+    problems = problems_of(with_change(path, value))
+    assert where in problems, problems
+    assert said in problems[where]
+
+
+def test_eight_gpus_do_not_fit_one_numa_node_and_the_error_says_what_does() -> None:
+    document = with_change("nodePools[0].kubelet", {"topologyManagerPolicy": "single-numa-node"})
+    document["models"][0]["tensorParallelSize"] = 8
+    document["models"][0]["resources"] = {}
+    problems = problems_of(document)
+    assert any("4" in message and "single-numa-node" in message for message in problems.values()), problems
+
+
+def test_more_replicas_than_places_are_an_error() -> None:
+    problems = problems_of(with_change("models[0].replicas", 3))
+    assert any(path.startswith("models[0]") and "3" in message and "2" in message for path, message in problems.items()), problems
+
+
+def test_errors_of_pools_and_models_come_together() -> None:
+    document = with_change("nodePools[0].kubelet", {"reservedCpus": "0"})
+    document["models"][0]["engineArgs"] = {"api-key": "x"}
+    assert set(problems_of(document)) >= {"nodePools[0].kubelet.reservedCpus", "models[0].engineArgs.api-key"}
+
+
+def test_a_node_stands_in_one_pool_only() -> None:
+    document = small_document()
+    document["nodePools"].append({**document["nodePools"][0], "name": "other"})
+    assert "a node belongs to one pool" in problems_of(document)["nodePools[1].nodeNames[0]"]
+
+
+def test_below_the_proven_version_the_plan_warns() -> None:
+    warned = plan(with_change("kubernetesVersion", "1.35")).warnings
+    assert "AdmissionNotProven" in {warning.code for warning in warned}
+
+
+def test_decided_sizes_fit_and_stay_in_one_numa_node_where_they_can() -> None:
+    document = small_document()
+    for key in ("tensorParallelSize", "resources", "sharedMemory", "maxModelLen", "gpuMemoryUtilization"):
+        del document["models"][0][key]
+    model = plan(document).models[0]
+    assert model.memory["fits"]
+    assert model.gpus_per_pod <= 4
+    assert all(len(slot.numa_nodes) == 1 for group in model.slots for slot in group.slots)
+
+
+def test_ten_thousand_nodes_give_the_plan_of_one() -> None:
+    def of(nodes: int) -> ClusterPlan:
+        document = small_document()
+        del document["nodePools"][0]["nodeNames"]
+        document["nodePools"][0]["nodes"] = nodes
+        document["models"][0]["replicas"] = nodes
+        return plan(document)
+
+    one, many = of(1), of(10_000)
+    assert one.node_pools[0].kubelet == many.node_pools[0].kubelet
+    assert len(many.models[0].slots) <= 2, "equal nodes are grouped"
+    assert sum(group.nodes * len(group.slots) for group in many.models[0].slots) == 10_000
+
+
+def test_planning_does_not_import_pulumi() -> None:
+    script = "import sys; from infra.__main__ import main; main(['plan', '-s', 'local', '--format', 'json']); sys.exit('pulumi' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0
