@@ -128,8 +128,8 @@ class _Accumulator:
         cores_needed = (self.needed + per_core - 1) // per_core
         inside = topology.uncore_cpus[cache] & self.free
         cpus = 0
-        for number in sorted(number for number, core in topology.core_by_cpu.items() if core & inside)[:cores_needed]:
-            cpus |= topology.core_by_cpu[number] & self.free
+        for core in [core for _, core in topology.cores if core & inside][:cores_needed]:
+            cpus |= core & self.free
         if self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
             cpus ^= 1 << (cpus.bit_length() - 1)
         if cpus.bit_count() == self.needed:

@@ -25,8 +25,7 @@ class CPUTopology:
 
     __slots__ = (
         "all_cpus",
-        "core_by_cpu",
-        "core_count",
+        "cores",
         "cores_in_numa",
         "cores_in_socket",
         "cpu_count",
@@ -54,49 +53,51 @@ class CPUTopology:
             raise CPUTopologyError("could not detect number of cpus")
         nodes = sorted(machine.numa_nodes, key=lambda node: node.id)
         cache_of = {cpu: number for number, cache in enumerate(machine.uncore_caches) for cpu in cache}
-        core_sets: dict[int, int] = {}
-        numa: list[int] = []
         sockets: dict[int, int] = {}
         uncore: dict[int, int] = {}
-        socket_ids: set[int] = set()
+        seen = 0
         cores_in_numa: list[list[tuple[int, int]]] = []
         cores_in_socket: dict[int, list[tuple[int, int]]] = {}
-        seen = total = 0
+        numa: list[int] = []
         for node in nodes:
-            node_cpus = 0
             cores: list[tuple[int, int]] = []
+            together = threads_in_node = 0
             for threads, socket in zip(node.cores, node.core_sockets, strict=True):
                 if not threads:
                     raise CPUTopologyError("no cpus provided")
                 core = 0
                 for cpu in threads:
                     core |= 1 << cpu
-                if core.bit_count() != len(threads):
-                    raise CPUTopologyError("cpus provided are not unique")
-                number = min(threads)
-                total += 1
-                if core & seen:
-                    raise CPUTopologyError(f"CPUs of core {number} stand in two cores of the machine's description")
-                seen |= core
-                node_cpus |= core
-                socket_ids.add(socket)
-                sockets[socket] = sockets.get(socket, 0) | core
-                cache = cache_of.get(threads[0], socket) if cache_of else socket
-                uncore[cache] = uncore.get(cache, 0) | core
-                core_sets[number] = core
-                cores.append((number, core))
-                cores_in_socket.setdefault(socket, []).append((number, core))
+                numbered = (min(threads), core)
+                cores.append(numbered)
+                together |= core
+                threads_in_node += len(threads)
+                if socket in sockets:
+                    sockets[socket] |= core
+                    cores_in_socket[socket].append(numbered)
+                else:
+                    sockets[socket] = core
+                    cores_in_socket[socket] = [numbered]
+                if cache_of:
+                    # A cache that is not reported is named like its socket, and mixes with a cache of that number.
+                    cache = cache_of.get(threads[0], socket)
+                    uncore[cache] = uncore.get(cache, 0) | core
+            if together.bit_count() != threads_in_node or together & seen:
+                raise CPUTopologyError(f"cpus provided are not unique: a CPU of NUMA node {node.id} stands in two places")
+            seen |= together
             cores.sort()
             cores_in_numa.append(cores)
-            numa.append(node_cpus)
+            numa.append(together)
         for members in cores_in_socket.values():
             members.sort()
+        uncore = uncore or sockets
+        every_core = [numbered for cores in cores_in_numa for numbered in cores]
+        sizes = {core.bit_count() for _, core in every_core}
         self.all_cpus = seen
-        self.core_by_cpu = core_sets
-        self.core_count = total
-        self.socket_count = len(socket_ids)
+        self.cores = sorted(every_core)
+        self.socket_count = len(sockets)
         self.numa_cpus = numa
-        self.numa_counts = tuple(cpus.bit_count() for cpus in numa)
+        self.numa_counts = tuple([cpus.bit_count() for cpus in numa])
         self.numa_with_cpus = sum(1 << position for position, cpus in enumerate(numa) if cpus)
         self.cpu_numa_count = self.numa_with_cpus.bit_count()
         self.socket_cpus = sockets
@@ -104,20 +105,20 @@ class CPUTopology:
         self.uncore_cpus = uncore
         self.cores_in_numa = [[core for _, core in members] for members in cores_in_numa]
         self.cores_in_socket = {socket: [core for _, core in members] for socket, members in cores_in_socket.items()}
-        self.cpus_per_core = self.cpu_count // total
+        self.cpus_per_core = self.cpu_count // len(every_core)
         self.cpus_per_socket = self.cpu_count // self.socket_count
         self.cpus_per_uncore = self.cpu_count // len(uncore)
         # A machine whose NUMA nodes hold one or more sockets each is filled by NUMA node first, else by socket.
         self.numa_first = self.socket_count >= self.cpu_numa_count
         self.smallest_numa = min(count for count in self.numa_counts if count)
         self.smallest_socket = min(cpus.bit_count() for cpus in sockets.values())
-        self.smallest_core = min(core.bit_count() for core in core_sets.values())
-        self.uniform_cores = all(core.bit_count() == self.cpus_per_core for core in core_sets.values())
+        self.smallest_core = min(sizes)
+        self.uniform_cores = sizes == {self.cpus_per_core}
 
     def siblings(self, cpus: int) -> int:
         """All CPUs of the cores that have a CPU in `cpus`."""
         together = 0
-        for core in self.core_by_cpu.values():
+        for _, core in self.cores:
             if core & cpus:
                 together |= core
         return together

@@ -93,7 +93,7 @@ def _numa_node(document: Any, path: str, *, exact: bool) -> NumaNode:
     number = document.get("id", 0)
     if type(number) is not int or not 0 <= number < 64:
         raise _wrong(f"{path}.id", number, "an integer from 0 to 63, as the kubelet's masks hold")
-    cores = tuple(_cpus(core, f"{path}.cpus[{index}]") for index, core in enumerate(_list(document, "cpus", path)))
+    cores = tuple([_cpus(core, path) for core in _list(document, "cpus", path)])
     socket = document.get("socket") or 0
     given = document.get("core_sockets") or ()
     if type(socket) is not int or not (isinstance(given, list | tuple) and all(type(s) is int for s in given)):
@@ -129,6 +129,8 @@ def _list(document: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
 
 
 def _cpus(value: Any, path: str) -> tuple[int, ...]:
+    if type(value) is list and {*map(type, value)} <= {int} and (not value or (min(value) >= 0 and max(value) < 2**20)):
+        return tuple(value)
     if not isinstance(value, list | tuple):
         raise _wrong(path, value, "a list of integers")
     for item in value:
