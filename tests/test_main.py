@@ -1,0 +1,70 @@
+"""The command line as a whole: exit status, errors on the right stream, one JSON document on standard output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra.__main__ import COMMANDS, main
+from infra.errors import ConfigError, Problem, did_you_mean, in_order
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in COMMANDS)
+
+
+def test_without_a_command_the_status_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+
+
+def test_a_mistyped_command_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plna"]) == 2
+    assert "Did you mean 'plan'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_each_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"python -m infra {name}" in capsys.readouterr().out.split("example", 1)[1]
+
+
+def test_errors_go_to_the_error_stream_and_the_status_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-s", "nowhere"]) == 2
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert "stacks here: local" in seen.err
+
+
+def test_with_json_errors_are_one_document_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "-s", "nowhere", "--format", "json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["errors"][0]) == {"code", "path", "message"}
+
+
+def test_the_committed_schema_is_the_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert capsys.readouterr().out == (ROOT / "stacks" / "schema.json").read_text()
+
+
+def test_problems_are_sorted_with_numbers_as_numbers_and_without_doubles() -> None:
+    problems = [Problem(path=f"models[{index}]", code="X", message="m") for index in (10, 2, 2)]
+    assert [problem.path for problem in ConfigError(problems).problems] == ["models[2]", "models[10]"]
+    assert in_order(reversed(problems)) == ConfigError(problems).problems
+
+
+def test_near_names_are_offered_and_far_ones_not() -> None:
+    assert did_you_mean("replcas", ["replicas", "name"]) == " Did you mean 'replicas'?"
+    assert did_you_mean("zzz", ["replicas", "name"]) == ""
