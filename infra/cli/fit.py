@@ -24,7 +24,7 @@ from infra.catalog.names import find_accelerator, find_model
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
 from infra.cli.fit_file import read_model_file
 from infra.cli.fit_table import fit_table
-from infra.errors import ConfigError, PlanError, Problem
+from infra.errors import ConfigError, NumawiseError, PlanError, Problem
 from infra.plan.architecture import architecture_of, from_config_json
 from infra.plan.architecture_types import Architecture
 from infra.plan.memory import estimate_memory
@@ -38,6 +38,8 @@ from infra.plan.parallelism_rules import (
     valid_tensor_parallel_sizes,
 )
 
+# what the estimate calls an input, and the option that gives it
+_OPTION_OF = {"gpu": "--gpu", "dtype": "--dtype", "quantization": "--quantization", "kvCacheDtype": "--kv-cache-dtype"}
 _MULTIPLES = {"k": 1000, "m": 10**6, "g": 10**9, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -74,7 +76,10 @@ class Question:
 
 def run(args: argparse.Namespace) -> int:
     question = read_question(args)
-    estimate = estimate_memory(question.architecture, question.accelerator, **question.options)
+    try:
+        estimate = estimate_memory(question.architecture, question.accelerator, **question.options)
+    except NumawiseError as error:
+        raise type(error)(replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems) from None
     sizes = size_sentences(estimate)
     if args.format == "json":
         document = estimate_as_json(estimate)
@@ -174,8 +179,8 @@ def _architecture(args: argparse.Namespace, config: Any, name: str, problems: li
     try:
         if config is not None:
             return from_config_json(config, name=name or args.model or "the model", path="modelConfig")
-        if args.model:
-            return architecture_of(find_model(args.model, "--model"))
+        if name or args.model:
+            return architecture_of(find_model(name or args.model, "--model"))
     except ConfigError as error:
         problems += error.problems
         return None
@@ -248,7 +253,7 @@ def _size_problems(architecture: Architecture, options: dict[str, Any]) -> list[
             architecture, options["quantization"], max(LARGEST_DOMAIN, tensor), expert_parallel=options["expert_parallel"]
         )
     except ConfigError as error:
-        return [replace(problem, path=f"--{problem.path}") for problem in error.problems]
+        return [replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems]
     refusals += [("--pp", refusal) for refusal in pipeline_parallel_refusals(architecture, pipeline)]
     if options["expert_parallel"]:
         refusal = expert_parallel_refusal(architecture)

@@ -122,10 +122,6 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
         )
     if problems:
         raise ConfigError(problems)
-    if config is None:
-        from infra.catalog.names import find_model
-
-        config = find_model(name, f"{path}.model").config
     return ModelFile(name=name, config=config, options=options, gpu=gpu)
 
 

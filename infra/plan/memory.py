@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import floor
 
 from infra.catalog.types import Accelerator
 from infra.errors import PlanError, Problem
@@ -261,7 +262,7 @@ def _free_memory_check(engine: EngineMemory, accelerator: Accelerator, total_byt
         holds_low=wanted <= total_bytes - taken,
         holds_high=wanted <= total_bytes - baseline.low,
         failure=f"gpu_memory_utilization {utilization:g} asks for {wanted / GIB:.2f} GiB; about {(total_bytes - taken) / GIB:.2f} of"
-        f" {total_bytes / GIB:.2f} GiB are free at start, so use at most {(total_bytes - taken) / total_bytes:.2f}",
+        f" {total_bytes / GIB:.2f} GiB are free at start, so use at most {floor(100 * (total_bytes - taken) / total_bytes) / 100:.2f}",
     )
 
 
