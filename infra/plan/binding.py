@@ -22,12 +22,13 @@ def bind_ranks(
     *,
     all_memory_nodes: Sequence[int],
     enough_cpus: int,
+    threads_per_core: int = 1,
 ) -> RankBinding | Unbound | None:
     """The binding of one pod's ranks, or why there is none; None where every place that the pod can get is a single NUMA node.
 
     `gpu_nodes` is the NUMA node of each of the pod's GPUs in device order, which is the order of local ranks: rank 0 drives the first.
-    `footprints` are all places that the main container can come to have, in every order of starts and ends: it must hold exclusive CPUs on each
-    NUMA node of its GPUs in all of them. Without pinned memory the container may allocate on `all_memory_nodes`. `enough_cpus` is the smallest CPU
+    `footprints` are all places that the main container can come to have, in every order of starts and ends: on each NUMA node of its GPUs it must hold
+    an exclusive physical core a GPU in all of them. Without pinned memory the container may allocate on `all_memory_nodes`. `enough_cpus` is the smallest CPU
     count that needs as many NUMA nodes as the GPUs do, for the sentence.
     """
     places = list(footprints)
@@ -36,7 +37,7 @@ def bind_ranks(
     if any(node is None for node in gpu_nodes) or any(node < 0 for place in places for node, _ in place.devices):
         return Unbound("the device plugin reports no NUMA node for the GPUs, so that no rank can be bound to one.")
     for place in places:
-        unbound = _lacking(place, all_memory_nodes, enough_cpus)
+        unbound = _lacking(place, all_memory_nodes, enough_cpus, threads_per_core)
         if unbound is not None:
             return unbound
     homes = tuple(node for node in gpu_nodes if node is not None)
@@ -52,7 +53,7 @@ def bind_ranks(
     )
 
 
-def _lacking(place: ContainerFootprint, all_memory_nodes: Sequence[int], enough_cpus: int) -> Unbound | None:
+def _lacking(place: ContainerFootprint, all_memory_nodes: Sequence[int], enough_cpus: int, threads_per_core: int) -> Unbound | None:
     cpus = dict(place.cpus)
     total = sum(cpus.values())
     memory = place.memory_numa or tuple(all_memory_nodes)
@@ -66,6 +67,11 @@ def _lacking(place: ContainerFootprint, all_memory_nodes: Sequence[int], enough_
             return Unbound(
                 f"the ranks of the {gpus} GPUs on NUMA node {node} cannot be bound there: the CPU manager gives the pod {elsewhere} and none on NUMA "
                 f"node {node}, since {total} CPUs fit fewer nodes than the GPUs. Ask for {enough_cpus} CPUs or more, and the kubelet takes them from all."
+            )
+        if cpus[node] < gpus * threads_per_core:
+            return Unbound(
+                f"the ranks of the {gpus} GPUs on NUMA node {node} cannot be bound there: the pod holds {cpus[node]} CPUs on it, less than a physical core a rank "
+                f"({gpus * threads_per_core} CPUs). With distribute-cpus-across-numa the kubelet takes CPUs from all nodes alike."
             )
         if node not in memory:
             pinned = ", ".join(map(str, memory))

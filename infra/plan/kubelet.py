@@ -13,6 +13,7 @@ from infra.plan.binding import Unbound, bind_ranks, describe_binding
 from infra.plan.kubelet_config import policies_to_try
 from infra.plan.kubelet_fields import read_user_fields
 from infra.plan.kubelet_machine import missing_facts
+from infra.plan.kubelet_platform import PlatformFields, kube_reserved_millicpu
 from infra.plan.kubelet_reserve import check_reserved_memory, reserve
 from infra.plan.kubelet_search import Answer, Failure, Question, reserved_by_node, search, start_kubelet, without
 from infra.plan.kubelet_slots import Slots, lay_out
@@ -68,6 +69,8 @@ def decide_pool(
     where = f"{path}.kubelet"
     user, problems = read_user_fields(user_kubelet, where)
     problems += missing_facts(shape, f"{path}.{'topology' if shape.id == 'inline' else 'nodeShape'}")
+    fields_of = PlatformFields.of(platform)
+    problems += fields_of.problems(user, where)
     problems += [
         Problem(
             f"{pod.path}.{field}",
@@ -80,7 +83,10 @@ def decide_pool(
     ]
     if problems:
         raise PlanError(problems)
-    reservations, found = reserve(user, shape, where, reserves_cpus=True)
+    cpus = sum(len(node.cpus or ()) for node in shape.numa_nodes)
+    reservations, found = reserve(
+        user, shape, where, platform_millicpu=kube_reserved_millicpu(cpus) if fields_of.decides_reservations else None
+    )
     problems += found
     static_memory = user.get("memoryManagerPolicy") == "Static"
     if static_memory and not found and reservations.memory_bytes is None:
@@ -117,11 +123,21 @@ def decide_pool(
         pods=tuple(pods),
         co_tenants=tuple(co_tenants),
         resource_name=resource_name,
+        unavailable=fields_of.unavailable,
     )
     answer, failures = search(question)
     if answer is None:
         raise PlanError(_with_way_out(question, failures))
-    return _decision(question, answer, failures, warnings)
+    if fields_of.decides_reservations:
+        warnings.append(
+            Problem(
+                path,
+                "ReservationsOfPlatform",
+                f"{platform} sets kubeReserved and evictionHard itself, so that allocatable CPUs and memory are estimates here and admission is proven only for "
+                "them. Compare with a node of the pool before the models come.",
+            )
+        )
+    return replace(_decision(question, answer, failures, warnings), kubelet=fields_of.rolled_out(answer.fields))
 
 
 def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Problem]:
@@ -236,6 +252,7 @@ def _binding(
         [footprint.container(pod.main_container) for footprint in answer.footprints[pod.name]],
         all_memory_nodes=[node.id for node in question.shape.numa_nodes if node.cpus and node.memory_bytes],
         enough_cpus=widths.enough_cpus(width) if len(widths.cpus.capacities) >= width else pod.cpu,
+        threads_per_core=question.shape.threads_per_core or 1,
     )
     if bound is None:
         return None, ()

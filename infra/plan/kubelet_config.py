@@ -28,12 +28,21 @@ class Candidate:
     shapes: tuple[PodShape, ...]
 
 
-def configuration(candidate: Candidate, user: Mapping[str, Any], reservations: Reservations, shape: NodeShape) -> dict[str, Any]:
-    """The fields that will be rolled out: the user's own as they are, the rest decided. Options and quantities are strings."""
+def configuration(
+    candidate: Candidate,
+    user: Mapping[str, Any],
+    reservations: Reservations,
+    shape: NodeShape,
+    unavailable: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """The effective fields: the user's own as they are, the rest decided. Options and quantities are strings.
+
+    Of `unavailable` ones, which the platform cannot express, only the reservations stay: they stand in for the platform's own.
+    """
     cpu_policy = user.get("cpuManagerPolicy", "static")
     fields: dict[str, Any] = {"cpuManagerPolicy": cpu_policy}
     cpu_options: dict[str, str] = {}
-    if cpu_policy == "static":
+    if cpu_policy == "static" and "cpuManagerPolicyOptions" not in unavailable:
         if candidate.full_pcpus_only:
             cpu_options["full-pcpus-only"] = "true"
         cpu_options["strict-cpu-reservation"] = "true"
@@ -43,9 +52,11 @@ def configuration(candidate: Candidate, user: Mapping[str, Any], reservations: R
     if cpu_options:
         fields["cpuManagerPolicyOptions"] = dict(sorted(cpu_options.items()))
     fields["topologyManagerPolicy"] = candidate.topology_policy
-    if candidate.topology_policy != "none" or "topologyManagerScope" in user:
+    scoped = candidate.topology_policy != "none" and "topologyManagerScope" not in unavailable
+    if scoped or "topologyManagerScope" in user:
         fields["topologyManagerScope"] = candidate.scope
-    topology_options = {**_topology_options(candidate, shape), **(user.get("topologyManagerPolicyOptions") or {})}
+    own_options = {} if "topologyManagerPolicyOptions" in unavailable else _topology_options(candidate, shape)
+    topology_options = {**own_options, **(user.get("topologyManagerPolicyOptions") or {})}
     if topology_options:
         fields["topologyManagerPolicyOptions"] = dict(sorted(topology_options.items()))
     fields["memoryManagerPolicy"] = candidate.memory_policy

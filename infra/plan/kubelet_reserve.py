@@ -60,11 +60,14 @@ def mebibytes(value_bytes: int) -> str:
     return f"{value_bytes // MIB}Mi" if value_bytes % MIB == 0 else format_bytes(value_bytes)
 
 
-def reserve(user: Mapping[str, Any], shape: NodeShape, path: str, *, reserves_cpus: bool) -> tuple[Reservations, list[Problem]]:
+def reserve(
+    user: Mapping[str, Any], shape: NodeShape, path: str, *, platform_millicpu: int | None = None
+) -> tuple[Reservations, list[Problem]]:
     """kubeReserved, systemReserved, evictionHard and reservedSystemCPUs: the user's values, completed where something is missing.
 
-    CPUs: one physical core of each NUMA node by number, unless the user reserves CPUs in any of the three ways. Memory: a public rule, unless
-    kubeReserved or systemReserved names memory.
+    CPUs: one physical core of each NUMA node by number, unless the user reserves CPUs in any of the three ways, or the platform does
+    (`platform_millicpu`: then the kubelet takes as many CPUs, from NUMA node 0 up). Memory: a public rule, unless kubeReserved or systemReserved names
+    memory.
     """
     problems: list[Problem] = []
     reasons: list[str] = []
@@ -89,10 +92,10 @@ def reserve(user: Mapping[str, Any], shape: NodeShape, path: str, *, reserves_cp
     if not problems:
         summands += [Summand(name, parse_bytes(values["memory"])) for name, values in fields.items() if "memory" in values]
     eviction = _eviction(user, fields, path, problems, reasons)
-    if reserves_cpus:
+    if platform_millicpu is None:
         _reserve_cpus(user, fields, shape, path, problems, reasons)
-    elif user.get("reservedSystemCPUs"):
-        fields["reservedSystemCPUs"] = user["reservedSystemCPUs"]
+    else:
+        fields["kubeReserved"]["cpu"] = f"{platform_millicpu}m"
     known = eviction is not None and not problems
     reservations = Reservations(
         fields={name: value for name, value in fields.items() if value != {}},
@@ -168,6 +171,8 @@ def _reserve_cpus(
             )
         return
     if any("cpu" in fields[name] for name in ("kubeReserved", "systemReserved")):
+        if problems:
+            return
         total = sum(parse_quantity(fields[name]["cpu"]) for name in ("kubeReserved", "systemReserved") if "cpu" in fields[name])
         reasons.append(
             f"kubeReserved and systemReserved keep {float(total):g} CPUs as the stack file says; the kubelet chooses which, from NUMA node 0 up."

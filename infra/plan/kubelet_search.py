@@ -103,7 +103,8 @@ def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
     plain = NodeWidths.of(shape, reserved_memory=None, pins_cpus=pins_cpus)
     shapes = tuple(plain.with_enough_cpus(pod) if policy != "single-numa-node" else pod for pod in question.pods)
     spans = any(plain.spans(pod) > 1 and (plain.cpus.of_request(pod.cpu) or 0) > 1 for pod in shapes)
-    distribute = pins_cpus and spans and not {"align-by-socket", "prefer-align-cpus-by-uncorecache"} & set(options)
+    optional = pins_cpus and "cpuManagerPolicyOptions" not in question.unavailable
+    distribute = optional and spans and not {"align-by-socket", "prefer-align-cpus-by-uncorecache"} & set(options)
     several = any(pod.container_count > 1 for pod in shapes)
     scopes = (
         [user["topologyManagerScope"]] if "topologyManagerScope" in user else ["pod", "container"] if several else ["container"]
@@ -111,7 +112,7 @@ def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
     if "topologyManagerScope" in question.unavailable and "topologyManagerScope" not in user:
         scopes = ["container"]
     full = [options["full-pcpus-only"] == "true"] if "full-pcpus-only" in options else [True, False]
-    if not pins_cpus:
+    if not optional:
         full = [False]
     for memory_policy, split in _memory_choices(question):
         for scope in scopes:
@@ -155,7 +156,7 @@ def _memory_choices(question: Question) -> Iterator[tuple[str, Any]]:
 
 
 def _attempt(question: Question, candidate: Candidate) -> Answer | list[Failure]:
-    fields = configuration(candidate, question.user, question.reservations, question.shape)
+    fields = configuration(candidate, question.user, question.reservations, question.shape, question.unavailable)
     conflicts = _conflicts(question, candidate, fields)
     devices = devices_of(question.shape, question.resource_name)
     started = _start(question, fields, {}, devices)

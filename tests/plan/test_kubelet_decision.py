@@ -402,3 +402,43 @@ def test_what_the_user_sets_is_kept():
     decision = decide(node_shape(), pod_shape(), kubelet=settings)
     assert {name: decision.kubelet[name] for name in settings} == settings
     assert decision.kubelet["kubeReserved"]["memory"] == f"{255 + 11 * 200}Mi"
+
+
+# Platforms
+
+
+def test_what_a_platform_cannot_express_is_an_error_with_the_way_out():
+    found = problems(
+        node_shape(), pod_shape(), kubelet={"memoryManagerPolicy": "Static", "topologyManagerPolicy": "restricted"}, platform="aks"
+    )
+    assert list(found) == ["nodePools[0].kubelet.memoryManagerPolicy"]
+    assert "aks has no setting for it" in found["nodePools[0].kubelet.memoryManagerPolicy"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "fields"),
+    [
+        ("aks", {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}),
+        (
+            "gke",
+            {
+                "cpuManagerPolicy": "static",
+                "topologyManagerPolicy": "single-numa-node",
+                "topologyManagerScope": "container",
+                "memoryManagerPolicy": "None",
+            },
+        ),
+    ],
+)
+def test_a_managed_platform_gets_only_its_own_fields(platform, fields):
+    decision = decide(node_shape(), pod_shape(), platform=platform)
+    assert decision.kubelet == fields
+    assert "ReservationsOfPlatform" in codes(decision)
+    assert decision.allocatable_cpu == 223
+
+
+def test_karpenter_and_eks_take_a_whole_configuration():
+    assert (
+        decide(node_shape(), pod_shape(), platform="eks").kubelet == decide(node_shape(), pod_shape(), platform="karpenter").kubelet
+    )
+    assert not decide(node_shape(), pod_shape(), platform="eks").warnings
