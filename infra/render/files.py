@@ -19,10 +19,11 @@ from infra.render.manifest import Manifest
 from infra.render.names import kubelet_drop_in as kubelet_drop_in_name
 from infra.render.namespaces import namespaces
 from infra.render.nodes import kubelet_drop_in, label_commands
-from infra.render.vllm import vllm
+from infra.render.vllm import secret_commands, vllm
 
-INDEX = ".numawise-files.json"
-"""Lists the files that we wrote, with their hashes: by it a later run knows what is its own."""
+INDEX = ".numawise-files"
+"""Lists the files that we wrote, with their hashes: by it a later run knows what is its own. JSON, but not by name: `kubectl apply -f DIR`
+takes every .json file for an object."""
 
 
 _ORDER = (
@@ -70,6 +71,8 @@ def rendered_files(plan: ClusterPlan, *, secrets: Iterable[str] = ()) -> dict[st
     """File name -> content, sorted by name."""
     secrets = tuple(secrets)
     files = {"node-labels.txt": label_commands(plan)}
+    if secrets and plan.models:
+        files["secrets.txt"] = secret_commands(plan, secrets)
     for pool in plan.node_pools:
         files[f"kubelet/{kubelet_drop_in_name(pool)}"] = kubelet_drop_in(pool)
         files |= _numbered(20, device_plugin(plan, pool))

@@ -54,6 +54,17 @@ def credentials_metadata(plan: ClusterPlan, model: ModelPlan) -> dict[str, Any]:
     return metadata(names.credentials(model), _labels(plan, model), namespace=model.namespace)
 
 
+def secret_commands(plan: ClusterPlan, secrets: Iterable[str]) -> str:
+    """How to make the Secrets by hand: their values are the engine's alone."""
+    lines = [
+        "# Secrets are made by the engine and never rendered. Applying the rendered objects by hand, make them first (values in place of the dots):"
+    ]
+    for model in plan.models:
+        values = " ".join(f"--from-literal={key}=..." for key in secrets)
+        lines.append(f"kubectl create secret generic {names.credentials(model)} --namespace {model.namespace} {values}")
+    return "\n".join(lines) + "\n"
+
+
 def endpoint(model: ModelPlan) -> dict[str, Any]:
     """Where the model answers inside the cluster."""
     return {

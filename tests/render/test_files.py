@@ -107,6 +107,19 @@ def test_node_labels_are_commands_and_no_objects() -> None:
     assert not [o for o in objects(rendered_files(PLAN)) if o["kind"] == "Node"]
 
 
+def test_secrets_are_commands_without_values_and_only_where_there_are_some() -> None:
+    assert "secrets.txt" not in rendered_files(PLAN)
+    text = rendered_files(PLAN, secrets=("api-key",))["secrets.txt"]
+    assert "kubectl create secret generic llama-70b-credentials --namespace inference --from-literal=api-key=...\n" in text
+
+
+def test_kubectl_finds_nothing_but_objects_in_the_folder(tmp_path: Path) -> None:
+    """`kubectl apply -f DIR` reads every .yaml, .yml and .json file, hidden ones too."""
+    write_files(rendered_files(PLAN, secrets=("api-key",)), tmp_path)
+    for path in (path for path in tmp_path.iterdir() if path.suffix in (".yaml", ".yml", ".json")):
+        assert {"apiVersion", "kind", "metadata"} <= set(yaml.safe_load(path.read_text()))
+
+
 def test_nodes_planned_by_count_alone_have_no_label_command() -> None:
     plan = cluster_plan(node_pools=(pool_plan("h100", node_names_given=False),), models=())
     assert "kubectl" not in rendered_files(plan)["node-labels.txt"].split("\n", 1)[1]
