@@ -25,11 +25,8 @@ QUANTIZED_SPREAD = 0.012  # and modules that a quantised checkpoint leaves alone
 OPTIONAL_KERNELS = (
     0.025  # Triton's MXFP4 kernels pad an expert less than Marlin's; on Hopper an optional package decided between them
 )
-AMD_BLOCK_SIZES = (
-    (32_768, 16),
-    (131_072, 32),
-    (None, 64),
-)  # by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
+# by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
+AMD_BLOCK_SIZES = ((32_768, 16), (65_536, 32), (None, 64))
 DEFAULT_CONTEXT = 4096
 PADDED_LATENT_HEAD = 256
 
