@@ -22,9 +22,8 @@ __all__ = ["Check", "MemoryEstimate", "Span", "StageMemory", "Tokens", "Verdict"
 
 FULL_PRECISION_SPREAD = 0.002  # buffers that are no parameters
 QUANTIZED_SPREAD = 0.012  # and modules that a quantised checkpoint leaves alone without saying so
-OPTIONAL_KERNELS = (
-    0.025  # Triton's MXFP4 kernels pad an expert less than Marlin's; on Hopper an optional package decided between them
-)
+# Triton's MXFP4 kernels pad an expert less than Marlin's; on Hopper an optional package decided between them
+OPTIONAL_KERNELS = 0.013
 # by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
 AMD_BLOCK_SIZES = ((32_768, 16), (65_536, 32), (None, 64))
 DEFAULT_CONTEXT = 4096
