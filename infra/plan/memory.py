@@ -8,22 +8,17 @@ from functools import lru_cache
 from math import floor
 
 from infra.catalog.types import Accelerator
-from infra.errors import PlanError, Problem
-from infra.plan.activation import activation_peak, profile_tokens
+from infra.plan.activation import profile_tokens
 from infra.plan.architecture_types import Architecture
 from infra.plan.kv_cache import KvCacheSpec, KvCapacity, in_flight_tokens, kv_cache_spec
-from infra.plan.memory_profile import NOTHING, EngineMemory, Span, engine_memory
+from infra.plan.memory_profile import EngineMemory, Span, engine_memory
+from infra.plan.memory_stages import stage_memory, total_bytes_of
 from infra.plan.memory_types import Check, MemoryEstimate, StageMemory, Tokens, Verdict
-from infra.plan.quantization import DTYPE_BYTES
-from infra.plan.weights import pipeline_stages, resolve_dtype, resolve_quantization, weights_bytes_per_rank
+from infra.plan.weights import resolve_dtype
 from infra.units import GIB
 
 __all__ = ["Check", "MemoryEstimate", "Span", "StageMemory", "Tokens", "Verdict", "default_block_size", "estimate_memory"]
 
-FULL_PRECISION_SPREAD = 0.002  # buffers that are no parameters
-QUANTIZED_SPREAD = 0.012  # and modules that a quantised checkpoint leaves alone without saying so
-# Triton's MXFP4 kernels pad an expert less than Marlin's; on Hopper an optional package decided between them
-OPTIONAL_KERNELS = 0.013
 # by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
 AMD_BLOCK_SIZES = ((32_768, 16), (65_536, 32), (None, 64))
 DEFAULT_CONTEXT = 4096
@@ -65,25 +60,13 @@ def estimate_memory(
     """
     options = tuple((name, value) for name, value in locals().items() if name not in ("architecture", "accelerator"))
     engine = engine_memory(vllm_version)
-    total_bytes = _total_bytes(accelerator)
+    total_bytes = total_bytes_of(accelerator)
     utilization = engine.gpu_memory_utilization if gpu_memory_utilization is None else gpu_memory_utilization
     batch = engine.batch_size(accelerator)
     length = max_model_len or architecture.max_position_embeddings or DEFAULT_CONTEXT
     batched = max_num_batched_tokens or batch.max_num_batched_tokens
     sequences = min(max_num_seqs or batch.max_num_seqs, batched)
     dtype = resolve_dtype(architecture, dtype)
-    kernels = engine.expert_kernels_on(accelerator)
-    smaller, larger = _weights_spread(architecture, quantization, accelerator, kernels)
-    weights = weights_bytes_per_rank(
-        architecture,
-        tensor_parallel_size=tensor_parallel_size,
-        pipeline_parallel_size=pipeline_parallel_size,
-        data_parallel_size=data_parallel_size,
-        expert_parallel=expert_parallel,
-        quantization=quantization,
-        dtype=dtype,
-        vendor=kernels,
-    )
     cache = kv_cache_spec(
         architecture if engine.latent_cache or not architecture.is_mla else _without_latent_cache(architecture),
         tensor_parallel_size=tensor_parallel_size,
@@ -92,38 +75,23 @@ def estimate_memory(
         block_size=block_size or default_block_size(architecture, accelerator, length),
         dtype=dtype,
     )
-    requested = _requested(accelerator, total_bytes, utilization, engine)
-    group = tensor_parallel_size * (data_parallel_size if expert_parallel else 1)
-    communication = engine.communication(
-        accelerator.vendor, ranks=group, linked=accelerator.fabric.is_fast if linked is None else linked
+    requested, stages = stage_memory(
+        architecture,
+        accelerator,
+        engine,
+        tensor_parallel_size=tensor_parallel_size,
+        pipeline_parallel_size=pipeline_parallel_size,
+        data_parallel_size=data_parallel_size,
+        expert_parallel=expert_parallel,
+        gpu_memory_utilization=utilization,
+        tokens=profile_tokens(engine, architecture, batched, length),
+        sequences=sequences,
+        dtype=dtype,
+        quantization=quantization,
+        table_tokens=max(length, architecture.max_position_embeddings),
+        enforce_eager=enforce_eager,
+        linked=accelerator.fabric.is_fast if linked is None else linked,
     )
-    kind = "moe" if architecture.is_moe else "dense"
-    tables = _rotary_table_bytes(architecture, length, DTYPE_BYTES[dtype])
-    stages = []
-    for stage, (start, end) in enumerate(pipeline_stages(architecture.layers, pipeline_parallel_size)):
-        activation = activation_peak(
-            engine,
-            architecture,
-            tokens=profile_tokens(engine, architecture, batched, length),
-            sequences=sequences,
-            tensor_parallel_size=tensor_parallel_size,
-            dtype_bytes=DTYPE_BYTES[dtype],
-            expert_parallel=expert_parallel,
-            first_stage=stage == 0,
-            last_stage=stage == pipeline_parallel_size - 1,
-        )
-        graphs = NOTHING if enforce_eager or not engine.graphs_in_budget else engine.graph_bytes_a_layer[kind].scaled(end - start)
-        size = weights[stage] + tables
-        weight = Span(low=size * (1 - smaller), expected=size, high=size * (1 + larger))
-        taken = weight + communication + activation.peak + graphs
-        available = Span(
-            low=requested.low - taken.high, expected=requested.expected - taken.expected, high=requested.high - taken.low
-        )
-        stages.append(
-            StageMemory(
-                stage=stage, weights=weight, communication=communication, activation=activation, graphs=graphs, available=available
-            )
-        )
     in_flight = in_flight_tokens(batched, pipeline_parallel_size)
     rooms = [[getattr(stage.available, end) for stage in stages] for end in ("low", "expected", "high")]
     low, expected, high = (cache.capacity(room, length, in_flight) for room in rooms)
@@ -133,11 +101,7 @@ def estimate_memory(
         checks.append(_free_memory_check(engine, accelerator, total_bytes, utilization, ranks))
     if not enforce_eager:
         if engine.warm_up_outside_budget:
-            checks.append(
-                _warm_up_check(
-                    engine, accelerator, total_bytes, requested, stages, kind, architecture.layers // pipeline_parallel_size
-                )
-            )
+            checks.append(_warm_up_check(engine, architecture, accelerator, total_bytes, requested, stages))
         if engine.graphs_in_budget and (architecture.linear is not None or architecture.state_space is not None):
             checks.append(_state_check(sequences, low, high))
     return MemoryEstimate(
@@ -155,7 +119,7 @@ def estimate_memory(
         in_flight_tokens=in_flight,
         total_bytes=total_bytes,
         requested=requested,
-        stages=tuple(stages),
+        stages=stages,
         cache=cache,
         blocks=Tokens(low=low.blocks, expected=expected.blocks, high=high.blocks),
         tokens=Tokens(low=_tokens(cache, low), expected=_tokens(cache, expected), high=_tokens(cache, high)),
@@ -163,17 +127,6 @@ def estimate_memory(
         checks=tuple(checks),
         options=options,
     )
-
-
-def _weights_spread(
-    architecture: Architecture, quantization: str | None, accelerator: Accelerator, kernels: str
-) -> tuple[float, float]:
-    """Shares by which the weights may be smaller and larger than counted."""
-    quantized = resolve_quantization(architecture, quantization)
-    if quantized is None:
-        return FULL_PRECISION_SPREAD, FULL_PRECISION_SPREAD
-    optional = quantized.method == "mxfp4" and kernels == "nvidia" and (accelerator.compute_capability or (0, 0))[0] == 9
-    return QUANTIZED_SPREAD + (OPTIONAL_KERNELS if optional else 0.0), QUANTIZED_SPREAD
 
 
 @lru_cache(maxsize=64)
@@ -190,40 +143,6 @@ def _without_latent_cache(architecture: Architecture) -> Architecture:
         global_head_dim=None,
         global_kv_heads=None,
     )
-
-
-def _total_bytes(accelerator: Accelerator) -> int:
-    total = accelerator.memory.total_bytes
-    if total is None:
-        raise PlanError(
-            [
-                Problem(
-                    path="gpu",
-                    code="UnknownMemory",
-                    message=f"the memory that torch sees on {accelerator.id} is not known, and vLLM multiplies that, not the marketing size; "
-                    'print it on such a node with python3 -c "import torch; print(torch.cuda.get_device_properties(0).total_memory / 2**30)"'
-                    " and give it (--gpu-memory-gib, or torchGib inline).",
-                )
-            ]
-        )
-    return total
-
-
-def _requested(accelerator: Accelerator, total_bytes: int, utilization: float, engine: EngineMemory) -> Span:
-    memory = accelerator.memory
-    low, high = memory.torch_range_gib or (memory.torch_gib or 0.0, memory.torch_gib or 0.0)
-    low = min(low, memory.torch_vf_gib or low)
-    spread = total_bytes * utilization * engine.budget_spread
-    return Span(
-        low=min(low * GIB, total_bytes) * utilization - spread,
-        expected=total_bytes * utilization,
-        high=max(high * GIB, total_bytes) * utilization + spread,
-    )
-
-
-def _rotary_table_bytes(architecture: Architecture, length: int, dtype_bytes: int) -> int:
-    width = architecture.mla.rope_head_dim if architecture.mla is not None else architecture.head_dim
-    return max(length, architecture.max_position_embeddings) * width * dtype_bytes
 
 
 def _tokens(cache: KvCacheSpec, capacity: KvCapacity) -> int:
@@ -264,16 +183,16 @@ def _free_memory_check(engine: EngineMemory, accelerator: Accelerator, total_byt
 
 def _warm_up_check(
     engine: EngineMemory,
+    architecture: Architecture,
     accelerator: Accelerator,
     total_bytes: int,
     requested: Span,
     stages: Sequence[StageMemory],
-    kind: str,
-    layers: int,
 ) -> Check:
     """Versions that warm the sampler up after the cache is taken, with graphs beside the budget: both must find room outside it."""
     outside = total_bytes - requested.expected - engine.baseline[accelerator.vendor].expected
-    needed = engine.captured_bytes_a_layer[kind].scaled(layers).expected + stages[-1].activation.sampler.expected
+    layer = engine.captured_bytes_a_layer["moe" if architecture.is_moe else "dense"]
+    needed = layer.expected * (architecture.layers // len(stages)) + stages[-1].activation.sampler.expected
     return Check(
         holds_low=needed <= outside,
         holds_high=True,

@@ -75,7 +75,7 @@ class CommunicationBuffers:
     unlinked: Span
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class EngineMemory:
     """How one range of vLLM versions, `since` to `version`, spends memory besides weights and cache.
 
