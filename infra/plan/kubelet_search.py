@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from infra.catalog.types import NodeShape
@@ -11,9 +12,10 @@ from infra.config.pools import CoTenant
 from infra.errors import Problem
 from infra.kubelet import Kubelet, KubeletRefuses, Machine
 from infra.kubelet.machine import Device
+from infra.plan.kubelet_bound import NumaRoom, never_blocked
 from infra.plan.kubelet_config import MOST_NUMA_NODES_ENUMERATED, Candidate, configuration, policies_to_try
 from infra.plan.kubelet_machine import devices_of, machine_of, memory_variants
-from infra.plan.kubelet_proof import Footprint, NumaMap, Proof, Refusal, Resident, prove
+from infra.plan.kubelet_proof import MOST_STATES, Footprint, NumaMap, Proof, Refusal, Resident, Undecided, prove
 from infra.plan.kubelet_reserve import DEFAULT_MAX_PODS, Reservations, mebibytes, memory_splits
 from infra.plan.kubelet_widths import NodeWidths
 from infra.plan.placement import Load, NodeCapacity, Placement, PodShape, TooManyLoads, amount, describe, maximal_loads, spread
@@ -22,6 +24,8 @@ from infra.units import GIB, format_gib, parse_bytes, parse_millicpu
 # What our own and the platform's DaemonSets on a GPU node request together (network plugin, kube-proxy, feature discovery, device plugin,
 # exporters); they are Burstable or BestEffort, so that only the node fit counts them.
 DAEMON_MILLICPU, DAEMON_MEMORY_BYTES, DAEMON_PODS = 1000, 2 * GIB, 12
+
+ENOUGH_STATES = 400  # of a node whose pods are known not to block each other: the rest are more of the same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,7 @@ class Answer:
     loads: tuple[Load, ...]
     states: int
     footprints: Mapping[str, frozenset[Footprint]]
+    bounded: bool = False  # for some load the condition of kubelet_bound stands in for the states beyond the first ones
     dropped: tuple[Failure, ...] = ()
 
 
@@ -171,7 +176,7 @@ def _attempt(question: Question, candidate: Candidate) -> Answer | list[Failure]
     outcome = _prove_all(question, candidate, fields, started, devices)
     if isinstance(outcome, Failure):
         return [outcome]
-    loads, states, footprints = outcome
+    loads, states, footprints, bounded = outcome
     return Answer(
         candidate=candidate,
         fields=fields,
@@ -180,22 +185,23 @@ def _attempt(question: Question, candidate: Candidate) -> Answer | list[Failure]
         loads=tuple(sorted(loads, reverse=True)),
         states=states,
         footprints=footprints,
+        bounded=bounded,
     )
 
 
-_Proven = tuple[set[Load], int, dict[str, frozenset[Footprint]]]
+_Proven = tuple[set[Load], int, dict[str, frozenset[Footprint]], bool]
 
 
 def _prove_all(
     question: Question, candidate: Candidate, fields: Mapping[str, Any], at_bound: Kubelet, devices: Mapping[str, Any]
 ) -> _Proven | Failure:
-    """Every load that the scheduler can put on a node, on every machine in question: (loads, states, footprints by pod shape)."""
+    """Every load that the scheduler can put on a node, on every machine in question: (loads, states, footprints by pod shape, bounded)."""
     numa = NumaMap(machine_of(question.shape), devices)
-    states, seen = 0, set[Load]()
+    states, seen, any_bounded = 0, set[Load](), False
     footprints: dict[str, set[Footprint]] = {pod.name: set() for pod in candidate.shapes}
     variants = memory_variants(question.shape, pinned=candidate.memory_policy == "Static")
-    for words, factors in variants:
-        kubelet = _start(question, fields, factors, devices)
+    for (words, factors), listed in product(variants, _device_orders(candidate, devices)):
+        kubelet = _start(question, fields, factors, listed)
         if isinstance(kubelet, Failure):
             return kubelet
         try:
@@ -203,7 +209,7 @@ def _prove_all(
         except TooManyLoads:
             return _unproven(question, candidate, "more mixtures of pods on a node than can be looked at")
         if (
-            factors
+            factors  # the machine at the bound was first
             and candidate.memory_policy == "Static"
             and set(loads) <= seen
             and _memory_never_decides(question, candidate, loads, at_bound)
@@ -212,17 +218,54 @@ def _prove_all(
         seen.update(loads)
         for load in loads:
             residents = _residents(candidate.shapes, load) + question.guaranteed_co_tenants
-            outcome = prove(kubelet, residents, numa)
+            bounded = _bounded(question, candidate, kubelet, residents)
+            outcome = prove(kubelet, residents, numa, most_states=MOST_STATES if bounded is None else ENOUGH_STATES)
             if isinstance(outcome, Refusal):
                 return _refused(question, candidate, fields, load, outcome, words)
-            if not isinstance(outcome, Proof):
-                why = f"more than {outcome.limit} states of a node with {describe(candidate.shapes, load)}"
-                return _unproven(question, candidate, why)
+            if isinstance(outcome, Undecided):
+                if bounded is None:
+                    why = f"more than {outcome.limit} states of a node with {describe(candidate.shapes, load)}"
+                    return _unproven(question, candidate, why)
+                outcome, any_bounded = Proof(states=outcome.limit, footprints=bounded), True
             states += outcome.states
             for name, places in outcome.footprints.items():
                 if name in footprints:
                     footprints[name] |= places
-    return seen, states, {name: frozenset(places) for name, places in footprints.items()}
+    return seen, states, {name: frozenset(places) for name, places in footprints.items()}, any_bounded
+
+
+def _device_orders(candidate: Candidate, devices: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The device plugin chooses among the devices that the kubelet offers. Inside one NUMA node that changes nothing; where a pod may get a part of several
+    nodes' devices, the choice decides how many come from each: both ends of the list are tried."""
+    if candidate.topology_policy == "single-numa-node":
+        return [devices]
+    return [devices, {name: listed[::-1] for name, listed in devices.items()}]
+
+
+def _bounded(
+    question: Question, candidate: Candidate, kubelet: Kubelet, residents: Sequence[Resident]
+) -> Mapping[str, frozenset[Footprint]] | None:
+    """Where pods can come to lie, if a condition on counts alone shows that none is ever refused; it saves visiting thousands of states."""
+    if candidate.topology_policy != "single-numa-node" or question.shape.numa_in_guest is False:
+        return None
+    memory = kubelet.allocatable_memory_bytes
+    rooms = [
+        NumaRoom(
+            id=node.id,
+            gpus=len(node.gpus or ()),
+            cpus=len(set(node.cpus or ()) - kubelet.reserved_cpus),
+            memory_bytes=memory.get(node.id, 0) if memory else None,
+        )
+        for node in question.shape.numa_nodes
+    ]
+    whole = all(_whole_cores(resident, question.shape.threads_per_core or 1) for resident in residents)
+    return never_blocked(rooms, residents, question.resource_name) if whole else None
+
+
+def _whole_cores(resident: Resident, threads_per_core: int) -> bool:
+    return all(
+        parse_millicpu((c.get("limits") or {}).get("cpu", 0)) % (1000 * threads_per_core) == 0 for c in resident.pod["containers"]
+    )
 
 
 def _memory_never_decides(question: Question, candidate: Candidate, loads: Iterable[Load], at_bound: Kubelet) -> bool:
@@ -349,6 +392,8 @@ def _pods(count: int) -> str:
 
 def _because(candidate: Candidate, capacity: NodeCapacity, index: int) -> str:
     """The resource that a node with as many of these pods as fit lacks for one more."""
+    if len(candidate.shapes) > 1:
+        return " beside the pool's other models"
     load = tuple(0 for _ in candidate.shapes)
     while capacity.holds(candidate.shapes, load):
         load = (*load[:index], load[index] + 1, *load[index + 1 :])

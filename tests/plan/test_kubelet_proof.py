@@ -6,10 +6,11 @@ from collections import deque
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from infra.kubelet import Device, Kubelet, Machine
+from infra.plan.kubelet_bound import NumaRoom, never_blocked
 from infra.plan.kubelet_proof import NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
 
 GPU = "nvidia.com/gpu"
@@ -113,6 +114,50 @@ def test_fill_leaves_the_start_untouched():
     filled, admitted = fill(start, [resident("a", 2, 2, 2)], NumaMap(document, devices))
     assert [a.devices["c"] for a in admitted["a"]] == [("gpu0", "gpu1"), ("gpu2", "gpu3")]
     assert start.state_key() == before != filled.state_key()
+
+
+def resident_fits(start: Kubelet, one: Resident) -> bool:
+    """The node fit only: the pods as Burstable ones, which no manager looks at."""
+    sizes = one.pod["containers"][0]["requests"]
+    pod = {"containers": [{"name": "c", "requests": {name: sizes[name] for name in ("cpu", "memory")}}]}
+    return all(start.admit({"name": f"{one.name}-{index}", **pod}).admitted for index in range(one.count))
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    kinds=st.lists(
+        st.tuples(st.integers(1, 3), st.sampled_from([2, 4]), st.integers(0, 2), st.sampled_from(["1Gi", "5Gi", "9Gi"])),
+        min_size=1,
+        max_size=2,
+    ),
+    pinned=st.booleans(),
+)
+def test_the_condition_on_counts_never_promises_what_the_kubelet_refuses(kinds, pinned):
+    document, devices = machine(2, 5, 2)
+    fields: dict[str, Any] = {"reservedSystemCPUs": "0,5,10,15", "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+    if pinned:
+        fields |= {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}
+    residents = [resident(f"p{i}", *kind) for i, kind in enumerate(kinds)]
+    start = kubelet(document, devices, **fields)
+    fitting = start.copy()
+    assume(all(resident_fits(fitting, one) for one in residents))
+    memory = start.allocatable_memory_bytes
+    rooms = [NumaRoom(id=node, gpus=2, cpus=8, memory_bytes=memory.get(node) if pinned else None) for node in (0, 1)]
+    places = never_blocked(rooms, residents, GPU)
+    if places is not None:
+        outcome = prove(start, residents, NumaMap(document, devices))
+        assert isinstance(outcome, Proof), outcome
+        assert all(outcome.footprints[name] <= there for name, there in places.items())
+
+
+def test_the_condition_on_counts_holds_for_equal_pods_and_not_for_mixed_sizes():
+    rooms = [NumaRoom(id=node, gpus=4, cpus=110, memory_bytes=1000 << 30) for node in (0, 1)]
+    assert never_blocked(rooms, [resident("a", 8, 8, 1, "64Gi")], GPU) is not None
+    assert never_blocked(rooms, [resident("a", 2, 8, 3, "64Gi")], GPU) is not None
+    assert never_blocked(rooms, [resident("a", 1, 8, 4, "64Gi"), resident("b", 4, 8, 1, "64Gi")], GPU) is None
+    assert never_blocked(rooms, [resident("a", 2, 8, 1, "999Gi")], GPU) is not None
+    assert never_blocked(rooms, [resident("a", 2, 8, 1, "1001Gi")], GPU) is None
+    assert never_blocked(rooms, [resident("a", 3, 8, 3, "1Gi")], GPU) is None
 
 
 pods = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(0, 2), st.sampled_from(["1Gi", "7Gi", "9Gi", "20Gi"]))
