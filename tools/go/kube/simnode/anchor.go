@@ -20,7 +20,8 @@ const anchorListenerFD = 3
 
 // runAnchor holds the cluster's network namespace and carries the API server's port out of it. The listener is opened
 // outside; sockets stay in the namespace that they were made in, so the process then unshares, executes itself (same
-// process id) and serves the inherited listener from inside. All addresses are on the namespace's loopback interface.
+// process id) and serves the inherited listener from inside; the same address is served inside too, so one kubeconfig holds on both sides. All addresses of the cluster are
+// on the namespace's loopback interface.
 func runAnchor(args []string) error {
 	flags := flag.NewFlagSet("anchor", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:0", "address outside the namespace; port 0 takes a free one")
@@ -46,6 +47,10 @@ func runAnchor(args []string) error {
 	if err != nil {
 		return err
 	}
+	same, err := net.Listen("tcp", outside.Addr().String())
+	if err != nil {
+		return err
+	}
 	temporary := *ready + ".new"
 	if err := os.WriteFile(temporary, []byte(outside.Addr().String()), 0o600); err != nil {
 		return err
@@ -57,6 +62,7 @@ func runAnchor(args []string) error {
 	defer stop()
 	go forward(outside, *target)
 	go forward(within, *target)
+	go forward(same, *target)
 	<-ctx.Done()
 	return nil
 }
@@ -104,25 +110,25 @@ func addLocalAddresses(prefixes []string) error {
 	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, up); err != nil {
 		return fmt.Errorf("loopback interface: %w", err)
 	}
-	for i, prefix := range prefixes {
+	for _, prefix := range prefixes {
 		parsed, err := netip.ParsePrefix(prefix)
 		if err != nil || !parsed.Addr().Is4() {
-			return fmt.Errorf("-addresses: %q is not an IPv4 prefix such as 10.244.0.0/16", prefix)
+			return fmt.Errorf("%q is not an IPv4 prefix such as 10.244.0.0/16", prefix)
 		}
 		address := parsed.Addr().As4()
-		mask := net.CIDRMask(parsed.Bits(), 32)
-		if err := setInterfaceAddress(socket, i, unix.SIOCSIFADDR, address[:]); err != nil {
+		alias := fmt.Sprintf("lo:%x", address)
+		if err := setInterfaceAddress(socket, alias, unix.SIOCSIFADDR, address[:]); err != nil {
 			return fmt.Errorf("address %s: %w", prefix, err)
 		}
-		if err := setInterfaceAddress(socket, i, unix.SIOCSIFNETMASK, mask); err != nil {
+		if err := setInterfaceAddress(socket, alias, unix.SIOCSIFNETMASK, net.CIDRMask(parsed.Bits(), 32)); err != nil {
 			return fmt.Errorf("netmask of %s: %w", prefix, err)
 		}
 	}
 	return nil
 }
 
-func setInterfaceAddress(socket, alias int, request uint, value []byte) error {
-	change, err := unix.NewIfreq(fmt.Sprintf("lo:%d", alias+1))
+func setInterfaceAddress(socket int, alias string, request uint, value []byte) error {
+	change, err := unix.NewIfreq(alias)
 	if err != nil {
 		return err
 	}

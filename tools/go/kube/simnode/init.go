@@ -175,6 +175,12 @@ func layOutParts(root string, spec *nodeSpec) error {
 	return nil
 }
 
+// hardwareCovers are the places of the kernel's hardware files that show the simulated machine instead.
+var hardwareCovers = []string{
+	"sys/devices/system/cpu", "sys/devices/system/node", "sys/kernel/mm/hugepages", "sys/class", "sys/bus/pci",
+	"proc/meminfo", "proc/cpuinfo", "proc/sys/kernel/random/boot_id", "proc/driver",
+}
+
 // layOutHardware mounts /proc and /sys and covers what the kernel says there about hardware and control groups.
 func layOutHardware(root string, spec *nodeSpec) error {
 	proc, sys := filepath.Join(root, "proc"), filepath.Join(root, "sys")
@@ -196,10 +202,23 @@ func layOutHardware(root string, spec *nodeSpec) error {
 	if err := machine.WriteFiles(hardware, spec.Machine.Files(spec.SystemUUID, bootID)); err != nil {
 		return err
 	}
-	for _, path := range []string{
-		"sys/devices/system/cpu", "sys/devices/system/node", "sys/kernel/mm/hugepages", "sys/class/dmi",
-		"proc/meminfo", "proc/cpuinfo", "proc/sys/kernel/random/boot_id",
-	} {
+	files, links := machine.AcceleratorFiles(spec.Machine.NUMANodeIDs(), spec.Devices)
+	if err := machine.WriteFiles(hardware, files); err != nil {
+		return err
+	}
+	if err := machine.WriteLinks(hardware, links); err != nil {
+		return err
+	}
+	for _, path := range []string{"proc/driver", "sys/bus/pci/devices", "sys/class/net"} {
+		if err := mkdirAll(filepath.Join(hardware, path)); err != nil {
+			return err
+		}
+	}
+	if err := bind(filepath.Join(sys, "class/net"), filepath.Join(hardware, "sys/class/net"), true); err != nil {
+		return err
+	}
+	for _, path := range hardwareCovers {
+
 		target := filepath.Join(root, path)
 		if !exists(target) {
 			log.Printf("this kernel has no /%s: the simulated one is left out", path)

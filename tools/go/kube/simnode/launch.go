@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -55,8 +56,14 @@ func becomeProgram(launch *cri.Launch) error {
 	if err != nil {
 		return err
 	}
-	if err := showStatus(filepath.Base(program), launch); err != nil {
+	file, err := showStatus(filepath.Base(program), launch)
+	if err != nil {
 		return err
+	}
+	if slices.Contains(shells, filepath.Base(program)) {
+		for i, argument := range launch.Args {
+			launch.Args[i] = strings.ReplaceAll(argument, "/proc/self/status", file)
+		}
 	}
 	if err := unix.Setgroups(launch.Groups); err != nil {
 		return err
@@ -116,30 +123,33 @@ func simulatedStatus(real, name, cpus, mems string) (string, error) {
 	}), nil
 }
 
-// showStatus covers this process's own status file. An exec gets a mount namespace of its own first, so that its cover ends
+// shells run other programs, whose status files nothing covers: their script is pointed at the file itself.
+var shells = []string{"sh", "bash", "dash", "ash", "busybox"}
+
+// showStatus covers this process's own status file, and returns what it covers it with. An exec gets a mount namespace of its own first, so that its cover ends
 // with it.
-func showStatus(name string, launch *cri.Launch) error {
+func showStatus(name string, launch *cri.Launch) (string, error) {
 	real, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return err
+		return "", err
 	}
 	text, err := simulatedStatus(string(real), name, launch.CPUs, launch.Mems)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if launch.Root == "" {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return err
+			return "", err
 		}
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-			return err
+			return "", err
 		}
 	}
 	file := fmt.Sprintf("/run/sim/status/%d", os.Getpid())
 	if err := os.WriteFile(file, []byte(text), 0o444); err != nil {
-		return err
+		return "", err
 	}
-	return unix.Mount(file, fmt.Sprintf("/proc/%d/status", os.Getpid()), "", unix.MS_BIND, "")
+	return file, unix.Mount(file, fmt.Sprintf("/proc/%d/status", os.Getpid()), "", unix.MS_BIND, "")
 }
 
 // layOutContainer builds the container's root and enters it.
@@ -209,7 +219,11 @@ func containerProc(launch *cri.Launch) error {
 	if err := unix.Mount("proc", proc, "proc", 0, ""); err != nil {
 		return err
 	}
-	for _, name := range []string{"meminfo", "cpuinfo", "sys/kernel/random/boot_id"} {
+	for _, path := range hardwareCovers {
+		name, found := strings.CutPrefix(path, "proc/")
+		if !found || !exists(filepath.Join(proc, name)) {
+			continue
+		}
 		if err := bind(filepath.Join("/proc", name), filepath.Join(proc, name), true); err != nil {
 			return err
 		}

@@ -27,7 +27,11 @@ func runNode(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if _, err := readSpec(*dir); err != nil {
+	spec, err := readSpec(*dir)
+	if err != nil {
+		return err
+	}
+	if err := addLocalAddresses([]string{spec.IP + "/32"}); err != nil {
 		return err
 	}
 	hierarchies, err := cgroupHierarchies("/proc/self/mountinfo")

@@ -122,12 +122,10 @@ func mountPoint(root, path string, dir bool) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			if filepath.IsAbs(link) {
-				current = root
-			} else {
-				link = filepath.Join(strings.TrimPrefix(current, root), link)
-				current = root
+			if !filepath.IsAbs(link) {
+				link = filepath.Join("/", strings.TrimPrefix(current, root), link)
 			}
+			current = root
 			parts = append(strings.Split(strings.Trim(filepath.Clean(link), "/"), "/"), parts[1:]...)
 			continue
 		case errors.Is(err, os.ErrNotExist):

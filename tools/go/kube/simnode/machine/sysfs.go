@@ -30,6 +30,7 @@ func (m *Machine) Files(systemUUID, bootID string) map[string]string {
 		"sys/devices/system/cpu/kernel_max": "8191\n",
 	}
 	pages := map[string]int{"2Mi": 0, "1Gi": 0}
+	sockets := m.socketCPUs()
 	nextCore := map[int]int{}
 	for i := range m.NUMA {
 		node := &m.NUMA[i]
@@ -46,10 +47,13 @@ func (m *Machine) Files(systemUUID, bootID string) map[string]string {
 					files[parent+"topology/physical_package_id"] = strconv.Itoa(socket) + "\n"
 					files[parent+"topology/thread_siblings_list"] = List(core) + "\n"
 					files[parent+"topology/core_cpus_list"] = List(core) + "\n"
+					files[parent+"topology/thread_siblings"] = Mask(core) + "\n"
+					files[parent+"topology/core_siblings"] = Mask(sockets[socket]) + "\n"
 				}
 			}
 		}
 		files[dir+"cpulist"] = List(cpus) + "\n"
+		files[dir+"cpumap"] = Mask(cpus) + "\n"
 		files[dir+"meminfo"] = fmt.Sprintf("Node %d MemTotal:       %d kB\nNode %d MemFree:        %d kB\n",
 			node.ID, node.MemoryBytes/1024, node.ID, node.MemoryBytes/1024)
 		if len(node.Distances) > 0 {
@@ -75,6 +79,17 @@ func (m *Machine) Files(systemUUID, bootID string) map[string]string {
 		}
 	}
 	return files
+}
+
+func (m *Machine) socketCPUs() map[int][]int {
+	sockets := map[int][]int{}
+	for i := range m.NUMA {
+		for c, core := range m.NUMA[i].CPUs {
+			socket := m.NUMA[i].socketOf(c)
+			sockets[socket] = append(sockets[socket], core...)
+		}
+	}
+	return sockets
 }
 
 func (m *Machine) nodesWithCPUs() []int {
@@ -131,6 +146,20 @@ func WriteFiles(dir string, files map[string]string) error {
 	return nil
 }
 
+// WriteLinks makes the symbolic links of path-to-target below dir.
+func WriteLinks(dir string, links map[string]string) error {
+	for path, target := range links {
+		full := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(target, full); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // List writes ids as the kernel does: "0-3,8".
 func List(ids []int) string { return cpuset.New(ids...).String() }
 
@@ -145,28 +174,4 @@ func Mask(ids []int) string {
 		parts[len(words)-1-i] = fmt.Sprintf("%08x", word)
 	}
 	return strings.Join(parts, ",")
-}
-
-// WithMemTotal returns the machine after a change of its total memory: the difference is spread evenly over the NUMA
-// nodes (in whole KiB, the rest on the first), as a kernel update or a replaced module shows it.
-func (m Machine) WithMemTotal(bytes uint64) (Machine, error) {
-	if bytes == 0 || bytes%1024 != 0 {
-		return m, fmt.Errorf("--mem-total %d: not a positive multiple of 1024; the kernel counts memory in KiB", bytes)
-	}
-	difference := int64(bytes/1024) - int64(m.MemTotalBytes()/1024)
-	share, rest := difference/int64(len(m.NUMA)), difference%int64(len(m.NUMA))
-	m.NUMA = slices.Clone(m.NUMA)
-	for i := range m.NUMA {
-		change := share
-		if i == 0 {
-			change += rest
-		}
-		kib := int64(m.NUMA[i].MemoryBytes/1024) + change
-		if kib < 0 {
-			return m, fmt.Errorf("--mem-total %d: NUMA node %d would have %d KiB; give more", bytes, m.NUMA[i].ID, kib)
-		}
-		m.NUMA[i].MemoryBytes = uint64(kib) * 1024
-	}
-	m.MemoryCapacityBytes = 0
-	return m, nil
 }

@@ -1,0 +1,1 @@
+// Empty: functions without bodies (go:linkname) need an assembly file in the package.
