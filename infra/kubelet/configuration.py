@@ -355,10 +355,31 @@ def _conditional_defaults(fields: dict[str, Any], gates: FeatureGates) -> None:
         fields["evictionHard"] = DEFAULT_EVICTION_HARD
     elif fields["mergeDefaultEvictionSettings"]:
         fields["evictionHard"] = {**DEFAULT_EVICTION_HARD, **eviction}
+    frequency = fields["nodeStatusUpdateFrequency"]
+    if fields["nodeStatusReportFrequency"] == _DEFAULTS["nodeStatusReportFrequency"] and frequency != 10 * SECOND:
+        fields["nodeStatusReportFrequency"] = frequency
+    _access_defaults(fields)
     if not fields["logging"]["format"]:
         fields["logging"] = {**fields["logging"], "format": "text"}
     if not fields["logging"]["flushFrequency"]:
         fields["logging"] = {**fields["logging"], "flushFrequency": 5 * SECOND}
+
+
+def _access_defaults(fields: dict[str, Any]) -> None:
+    anonymous, webhook = fields["authentication"]["anonymous"], fields["authentication"]["webhook"]
+    fields["authentication"] = {
+        **fields["authentication"],
+        "anonymous": {"enabled": bool(anonymous["enabled"])},
+        "webhook": {"enabled": webhook["enabled"] is not False, "cacheTTL": webhook["cacheTTL"] or 120 * SECOND},
+    }
+    rules = fields["authorization"]["webhook"]
+    fields["authorization"] = {
+        "mode": fields["authorization"]["mode"] or "Webhook",
+        "webhook": {
+            "cacheAuthorizedTTL": rules["cacheAuthorizedTTL"] or 300 * SECOND,
+            "cacheUnauthorizedTTL": rules["cacheUnauthorizedTTL"] or 30 * SECOND,
+        },
+    }
 
 
 @lru_cache(maxsize=1)

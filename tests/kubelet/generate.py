@@ -45,7 +45,7 @@ def _machine(rng: random.Random, *, odd: bool) -> dict[str, Any]:
         if odd and len(core_list) > 2 and rng.random() < 0.1:
             core_list[-1] = core_list[-1][:1]
         size = rng.choice([2, 4, 3]) if odd else 4
-        caches += [sum(core_list[i : i + size], []) for i in range(0, here, size)]
+        caches += [[cpu for core in core_list[i : i + size] for cpu in core] for i in range(0, here, size)]
         entry: dict[str, Any] = {"id": node, "cpus": core_list, "socket": node // per_socket, "memory_bytes": gib * GIB}
         if rng.random() < 0.2:
             entry["memory_bytes"] = int(gib * GIB * rng.choice([0.5, 1.5, 0.997])) + rng.randrange(4096)
@@ -84,7 +84,9 @@ def _devices(rng: random.Random, machine: dict[str, Any], *, odd: bool) -> dict[
             continue
         count = rng.choice([0, 1, 2, 4, 8, 8, 6, 10] if odd else [1, 2, 4, 8, 8])
         listed = []
-        style = rng.choice(["even", "even", "uneven", "one", "none", "some", "several" if odd else "even", "unknown" if odd else "even"])
+        style = rng.choice(
+            ["even", "even", "uneven", "one", "none", "some", "several" if odd else "even", "unknown" if odd else "even"]
+        )
         for index in range(count):
             numa = [ids[index * len(ids) // count]]
             if style == "uneven":
@@ -302,10 +304,62 @@ def _pod_level(rng: random.Random, pod: dict[str, Any], *, odd: bool) -> None:
 
 # Spoilt kubelet sections
 _VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, 1, -1, 8, 2**31, 2**63, 1.5, "", "0", "true", "Static", "static", "none", "None", "-1", "1Gi", "500m", "10%"),
-    *("110%", "0%", "-5%", "1.5Gi", "0-1", "0-1,9999", "3-1", "a", "10s", "1h", "-1s", "5", [], [1], ["pods"], {}, {"cpu": "1"}, {"a": "b"}),
-    *({"cpu": 1}, {"memory": "1Gi"}, {"gpu": "1"}, [{"numaNode": 0, "limits": {"memory": "1Gi"}}], [{"numaNode": 0, "limits": {"memory": "0"}}]),
-    *([{"numaNode": 9, "limits": {"memory": "1Gi"}}], [{"limits": {"hugepages-1Gi": "1Gi"}}], [{"numaNode": "0"}], [{"key": "a b"}]),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        8,
+        2**31,
+        2**63,
+        1.5,
+        "",
+        "0",
+        "true",
+        "Static",
+        "static",
+        "none",
+        "None",
+        "-1",
+        "1Gi",
+        "500m",
+        "10%",
+    ),
+    *(
+        "110%",
+        "0%",
+        "-5%",
+        "1.5Gi",
+        "0-1",
+        "0-1,9999",
+        "3-1",
+        "a",
+        "10s",
+        "1h",
+        "-1s",
+        "5",
+        [],
+        [1],
+        ["pods"],
+        {},
+        {"cpu": "1"},
+        {"a": "b"},
+    ),
+    *(
+        {"cpu": 1},
+        {"memory": "1Gi"},
+        {"gpu": "1"},
+        [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+        [{"numaNode": 0, "limits": {"memory": "0"}}],
+    ),
+    *(
+        [{"numaNode": 9, "limits": {"memory": "1Gi"}}],
+        [{"limits": {"hugepages-1Gi": "1Gi"}}],
+        [{"numaNode": "0"}],
+        [{"key": "a b"}],
+    ),
     *([{"key": "x", "effect": "Never"}], {"memory.available": "100Mi"}, {"memory.available": ""}, {"memory": "5%"}),
 )
 
@@ -321,9 +375,9 @@ def mutate(kubelet: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         keys = list(target)
         action = rng.choice(["replace", "replace", "add", "add", "drop", "rename", "text"])
         if action == "add" or not keys:
-            target[rng.choice(list(FIELDS)) if target is spoilt else rng.choice(["cpu", "memory", "pid", "x", "AllAlpha", "NodeSwap"])] = (
-                copy.deepcopy(rng.choice(_VALUES))
-            )
+            target[
+                rng.choice(list(FIELDS)) if target is spoilt else rng.choice(["cpu", "memory", "pid", "x", "AllAlpha", "NodeSwap"])
+            ] = copy.deepcopy(rng.choice(_VALUES))
             continue
         key = rng.choice(keys)
         if action == "replace":
