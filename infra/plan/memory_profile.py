@@ -82,7 +82,8 @@ class EngineMemory:
     `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden] beside an MLP.
     `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens. `graph_bytes_a_layer` by "dense" or "moe":
     what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what the graphs hold afterwards. `warm_up_outside_budget`: the sampler is
-    warmed up after the cache is taken and finds none of the profile's memory. `budget_spread` is the share of the budget that nothing explains.
+    warmed up after the cache is taken and finds none of the profile's memory. `budget_spread` is the share of the budget that nothing explains,
+    `unstated_spread` the share of the cache by which runs with unstated settings exceed the estimate.
     `latent_cache`: an MLA model caches the latent; before 0.7 its full keys and values.
     """
 
@@ -106,6 +107,7 @@ class EngineMemory:
     vision_spread: Span
     baseline: Mapping[str, Span]
     budget_spread: float
+    unstated_spread: float
 
     def batch_size(self, accelerator: Accelerator) -> BatchSize:
         """The default batch on this device; torch's memory size and the driver's name decide, as in vLLM."""
@@ -184,6 +186,7 @@ def _contents() -> tuple[tuple[tuple[tuple[int, int, int], EngineMemory], ...], 
         "other_vision_patches": vision.integer("otherPatches", required=True, minimum=1),
         "vision_spread": _span(vision, "spread"),
         "budget_spread": document.number("budgetSpread", required=True, minimum=0) or 0.0,
+        "unstated_spread": document.number("unstatedSpread", required=True, minimum=0) or 0.0,
         "baseline": {vendor: _span(baseline, vendor).scaled(GIB) for vendor in ("nvidia", "amd")},
     }
     entries = tuple(_release(item, shared) for item in releases)

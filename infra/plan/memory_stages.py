@@ -74,8 +74,11 @@ def stage_memory(
         size = weights[stage] + _rotary_table_bytes(architecture, table_tokens, element)
         weight = Span(low=size * (1 - smaller), expected=size, high=size * (1 + larger))
         taken = weight + communication + activation.peak + graphs
+        room = requested.expected - taken.expected
         available = Span(
-            low=requested.low - taken.high, expected=requested.expected - taken.expected, high=requested.high - taken.low
+            low=requested.low - taken.high,
+            expected=room,
+            high=requested.high - taken.low + max(0.0, room) * engine.unstated_spread,
         )
         stages.append(
             StageMemory(
