@@ -12,7 +12,7 @@ from infra.plan.memory_profile import measured_error
 from infra.plan.parallelism_rules import tensor_parallel_refusals
 from infra.units import GIB
 from tests.plan.calibration import refit
-from tests.plan.kv_logs import Start, start, starts
+from tests.plan.kv_logs import FIXTURES, Start, start, starts
 
 ROUNDING_GIB = 0.0051  # logs print two digits
 
@@ -201,3 +201,10 @@ def test_starts_that_were_left_out_of_the_fit_are_told_as_well(monkeypatch: pyte
 def test_authors_that_were_left_out_of_the_fit_are_told_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     errors = held_out_errors(monkeypatch, lambda item: item.origin)
     assert median(errors) <= 0.02 and ninetieth(errors) <= 0.08 and mean(errors) < 0.05
+
+
+def test_the_documentation_lists_what_is_out_of_reach() -> None:
+    text = (FIXTURES.parents[2] / "docs" / "memory-model.md").read_text(encoding="utf-8")
+    for item in starts():
+        if item.out_of_reach:
+            assert f"| {item.id} |" in text and item.out_of_reach in text, item.id
