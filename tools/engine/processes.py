@@ -28,7 +28,7 @@ def orphans(workspace: Workspace) -> list[int]:
     home = f"PULUMI_HOME={workspace.home}".encode()
     ours = {pid for pid in _pids() if home in _environ(pid)}
     engines = {pid for pid in ours if is_engine(pid)}
-    return sorted(pid for pid in ours if _is_plugin(pid) and not engines.intersection(_ancestors(pid)))
+    return sorted(pid for pid in ours if _is_plugin(pid) and not engines.intersection({pid, *_ancestors(pid)}))
 
 
 def end(pids: Iterable[int], *, patience_seconds: float = 5.0) -> None:
