@@ -18,11 +18,10 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.catalog.names import find_accelerator, find_model
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
-from infra.cli.fit_file import read_model_file
 from infra.cli.fit_table import fit_table
 from infra.errors import ConfigError, NumawiseError, PlanError, Problem
 from infra.plan.architecture import architecture_of, from_config_json
@@ -37,6 +36,9 @@ from infra.plan.parallelism_rules import (
     tensor_parallel_refusals,
     valid_tensor_parallel_sizes,
 )
+
+if TYPE_CHECKING:
+    from infra.cli.fit_file import ModelFile
 
 # what the estimate calls an input, and the option that gives it
 _OPTION_OF = {"gpu": "--gpu", "dtype": "--dtype", "quantization": "--quantization", "kvCacheDtype": "--kv-cache-dtype"}
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 def read_question(args: argparse.Namespace) -> Question:
     """The question, or a ConfigError or PlanError with everything that is wrong with it."""
     problems: list[Problem] = []
-    given = read_model_file(args.config, args.model) if args.config else None
+    given = _from_file(args)
     options = _options(args, given.options if given else {}, problems)
     architecture = _architecture(args, given.config if given else None, given.name if given else "", problems)
     accelerator = _accelerator(args, given.gpu if given else None, problems)
@@ -102,6 +104,15 @@ def read_question(args: argparse.Namespace) -> Question:
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
     return Question(architecture=architecture, accelerator=accelerator, options=options)
+
+
+def _from_file(args: argparse.Namespace) -> ModelFile | None:
+    if args.config is None:
+        return None
+    # the stack file's models cost half a second to import, and most questions name a model of the catalog
+    from infra.cli.fit_file import read_model_file
+
+    return read_model_file(args.config, args.model)
 
 
 def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:

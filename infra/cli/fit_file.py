@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.catalog.names import find_shape
 from infra.catalog.reader import type_name
 from infra.config.load import CLUSTER_KEY, read_yaml
 from infra.errors import ConfigError, Problem, did_you_mean
@@ -67,16 +68,27 @@ def _cluster(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _of_stack(cluster: Mapping[str, Any], file: str, wanted: str | None) -> ModelFile:
     models = [item for item in cluster.get("models") or [] if isinstance(item, Mapping)]
     names = [str(item.get("name", "")) for item in models]
-    if wanted is None and len(models) == 1:
-        return _of_model(models[0], f"{file}.models[0]", None)
     for index, item in enumerate(models):
-        if wanted is not None and wanted in (item.get("name"), item.get("model")):
-            return _of_model(item, f"{file}.models[{index}]", None)
+        if (wanted is None and len(models) == 1) or (wanted is not None and wanted in (item.get("name"), item.get("model"))):
+            return _of_model(item, f"{file}.models[{index}]", None, gpu=_gpu_of_pool(cluster, item.get("nodePool"), file))
     raise ConfigError.one(
         "UnknownModel",
         f"{file}.models",
         f"has {', '.join(names) or 'no models'}; choose one with --model NAME.{did_you_mean(wanted or '', names)}",
     )
+
+
+def _gpu_of_pool(cluster: Mapping[str, Any], name: object, file: str) -> str | None:
+    """The accelerator of a model's pool: its shape's, or the inline topology's sku."""
+    pools = cluster.get("nodePools")
+    for index, pool in enumerate(pools if isinstance(pools, list) else []):
+        if not isinstance(pool, Mapping) or pool.get("name") != name:
+            continue
+        topology, shape = pool.get("topology"), _text(pool, "nodeShape")
+        if isinstance(topology, Mapping):
+            return _text(topology, "sku")
+        return None if shape is None else find_shape(shape, f"{file}.nodePools[{index}].nodeShape").accelerator
+    return None
 
 
 def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str | None = None) -> ModelFile:

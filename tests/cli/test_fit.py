@@ -178,6 +178,17 @@ def test_sizes_of_the_file_count_and_the_command_line_wins(capsys: pytest.Captur
     assert answer["tensorParallelSize"] == 2
 
 
+def test_a_model_of_a_stack_file_is_asked_on_its_own_pool(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pools = [{"name": "a", "nodeShape": "dgx-h100"}, {"name": "b", "topology": {"sku": "mi300x"}}]
+    listed = [{"name": n, "nodePool": p, "model": "Qwen/Qwen3-8B", "maxModelLen": 8192} for n, p in (("one", "a"), ("two", "b"))]
+    file = tmp_path / "Pulumi.test.yaml"
+    file.write_text(json.dumps({"config": {"numawise:cluster": {"nodePools": pools, "models": listed}}}))
+    assert fit(capsys, "--config", str(file), "--model", "one")[1]["gpu"] == "h100-sxm5-80gb"
+    assert fit(capsys, "--config", str(file), "--model", "two")[1]["gpu"] == "mi300x"
+    status, answer = fit(capsys, "--config", str(file))
+    assert status == 2 and "has one, two; choose one with --model" in messages(answer)[f"{file}.models"]
+
+
 @pytest.mark.parametrize(
     ("content", "path"),
     [
