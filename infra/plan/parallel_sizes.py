@@ -74,8 +74,8 @@ def candidate_sizes(architecture: Architecture, shape: NodeShape, nodes: int, wi
 def tiers(architecture: Architecture, shape: NodeShape, nodes: int, wish: Wish) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
     """The candidates that are preferred, and the others: those are looked at only where no preferred one fits.
 
-    Preferred are pods that divide the machine evenly, and inside a link domain tensor parallel before pipeline parallel: stages only beyond the largest
-    tensor-parallel size that the model and the domain allow.
+    Preferred are pods that divide the machine evenly. Inside a link domain tensor parallel comes before pipeline parallel: stages only beyond the largest
+    tensor-parallel size that the model and the domain allow. Over PCIe pipeline parallel comes before tensor parallel.
     """
     sizes = candidate_sizes(architecture, shape, nodes, wish)
     preferred = tuple(size for size in sizes if _is_preferred(architecture, shape, size, wish))
@@ -85,10 +85,12 @@ def tiers(architecture: Architecture, shape: NodeShape, nodes: int, wish: Wish) 
 def _is_preferred(architecture: Architecture, shape: NodeShape, size: Size, wish: Wish) -> bool:
     if shape.gpus % size.gpus_per_pod:
         return False
-    if size.pipeline_parallel_size == 1 or wish.pipeline_parallel_size is not None or wish.tensor_parallel_size is not None:
+    if wish.tensor_parallel_size is not None:
         return True
     domain = shape.largest_link_domain or 1
-    if domain == 1:
+    if size.tensor_parallel_size > domain and architecture.supports_pipeline_parallel:
+        return False
+    if size.pipeline_parallel_size == 1 or wish.pipeline_parallel_size is not None or domain == 1:
         return True
     domain = min(domain, wish.gpus_per_numa_node_limit or domain)
     valid = valid_tensor_parallel_sizes(
@@ -121,9 +123,11 @@ def _enumerate(architecture: Architecture, gpus_per_node: int, nodes: int, wish:
 
 
 def _expert_options(architecture: Architecture, tensor: int, data: int, wish: Wish) -> tuple[bool, ...]:
-    """Expert parallel as asked; else only where the experts' width cannot be cut by this size."""
+    """Expert parallel as asked; else, where the tensor parallel size is open too, for sizes that cannot cut the experts' width."""
     if wish.expert_parallel is not None:
         return (wish.expert_parallel,)
+    if wish.tensor_parallel_size is not None:
+        return (False,)
     plain = not tensor_parallel_refusals(architecture, tensor, quantization=wish.quantization, data_parallel_size=data)
     if plain or not architecture.is_moe:
         return (False,)

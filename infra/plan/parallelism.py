@@ -24,6 +24,9 @@ Objective = Literal["throughput", "latency"]
 LARGEST_POD_COUNT = 16
 """Machines that one replica may span when the search says how many would do."""
 
+COMFORTABLE_TOKENS = 32_768
+"""Tokens of cache from which more GPUs a replica are not worth it: eight conversations of 4096 tokens. Then more replicas serve more."""
+
 # Shares of the ideal that a doubling leaves. They are judgement and only rank sizes that all fit: NVLink or xGMI before PCIe, tensor before pipeline inside
 # a link domain, pipeline before tensor over PCIe (as vLLM's guide advises), nothing over the network that need not be.
 TENSOR_DOUBLING: dict[LinkClass, float] = {
@@ -43,7 +46,7 @@ SECOND_NUMA_NODE = 0.9
 class Verdict:
     """What memory says of one size.
 
-    `concurrency`: requests of full length that it serves at once, as expected. `largest_max_model_len`: the longest context that starts for certain, 0
+    `concurrency`: requests of full length that it serves at once, and `tokens` of cache, as expected. `largest_max_model_len`: the longest context that starts for certain, 0
     where none does. `reason`: one sentence with both numbers, used where it does not fit.
     """
 
@@ -51,6 +54,7 @@ class Verdict:
     concurrency: float
     largest_max_model_len: int
     reason: str
+    tokens: float = 0
 
 
 class Fits(Protocol):
@@ -141,7 +145,7 @@ def choose(
     """The best size for `nodes` machines of `shape`; sizes that are given are kept or refused, the others decided.
 
     Every size that the rules leave is tried, preferred ones first (`tiers`), so the choice is the best of its tier by `rank`: for "throughput" the requests of full length that a GPU serves at once, less
-    what splitting costs; for "latency" the largest split inside a link domain. `expert_parallel` None: where the experts' width cannot be cut;
+    what splitting costs; for "latency" the largest split inside a link domain. `expert_parallel` None: for open sizes that cannot cut the experts' width;
     `quantization` is --quantization. `gpus_per_numa_node_limit`: the policy is single-numa-node, and no NUMA node has more GPUs. `rdma`: GPUDirect RDMA
     between the machines is declared. PlanError (with `path` as the model's place in the stack file) says which rule refuses, or what would fit.
     Costs one call of `fits` a size, some ten of them.
@@ -191,7 +195,7 @@ def choose(
     return ParallelismChoice(
         size=best,
         concurrency=best_verdict.concurrency,
-        score=best_rank[0],
+        score=best_rank[2] if objective == "throughput" else best_rank[0],
         group=group,
         reasons=_reasons(architecture, shape, accelerator, best, best_verdict, group, objective, wish, ranked),
         warnings=_warnings(architecture, shape, best, group, wish, path),
@@ -199,7 +203,7 @@ def choose(
             Alternative(
                 size=size,
                 concurrency=verdict.concurrency,
-                score=value[0],
+                score=value[2] if objective == "throughput" else value[0],
                 reason=f"{size}: {_served(verdict)} on {size.gpus} GPU{'s' if size.gpus > 1 else ''}",
             )
             for value, size, verdict in ranked[1:]
@@ -235,7 +239,7 @@ def _data_parallel_hint(
         Alternative(
             size=size,
             concurrency=together,
-            score=rank(size, verdict, shape, accelerator, objective, wish.max_num_seqs)[0],
+            score=rank(size, verdict, shape, accelerator, "latency", wish.max_num_seqs)[1],
             reason=f"dataParallelSize {size.data_parallel_size} with enableExpertParallel: room for {together:.1f} requests of full length at once on the same "
             f"{size.gpus} GPUs, since latent attention's cache is not divided by tensor parallel; it is chosen only where it is asked for",
         ),
@@ -278,18 +282,23 @@ def _problem(path: str, field: str, refusal: Refusal, value: object) -> Problem:
 def rank(
     size: Size, verdict: Verdict, shape: NodeShape, accelerator: Accelerator, objective: Objective, max_num_seqs: int
 ) -> tuple[float, ...]:
-    """What is compared, larger is better: the objective's score, then the other objective's."""
+    """What is compared, larger is better.
+
+    "throughput": first the sizes with a comfortable cache, among them the fewest GPUs, as vLLM's guide says it; then requests of full length a GPU, less
+    what splitting costs. "latency": how much faster a token comes by tensor parallel inside a link domain.
+    """
     group = tensor_group(shape, accelerator, size.tensor_parallel_size, size.gpus_per_pod)
     tensor = TENSOR_DOUBLING[group.link] ** log2(size.tensor_parallel_size) if size.tensor_parallel_size > 1 else 1.0
     pipeline = PIPELINE_DOUBLING ** log2(size.pipeline_parallel_size) if size.pipeline_parallel_size > 1 else 1.0
-    efficiency = tensor * pipeline * (NETWORK_STAGE if size.pods_per_replica > 1 else 1.0)
-    if group.numa_nodes is not None and group.numa_nodes > 1:
-        efficiency *= SECOND_NUMA_NODE
-    served = min(verdict.concurrency * size.data_parallel_size, max_num_seqs * size.data_parallel_size)
-    throughput = served / size.gpus * efficiency
-    speed = max(1.0, size.tensor_parallel_size * tensor) if group.link == "link-domain" else 1.0
-    latency = speed * pipeline * (NETWORK_STAGE if size.pods_per_replica > 1 else 1.0)
-    return (throughput, latency) if objective == "throughput" else (latency, throughput)
+    pipeline *= NETWORK_STAGE if size.pods_per_replica > 1 else 1.0
+    numa = SECOND_NUMA_NODE if group.numa_nodes is not None and group.numa_nodes > 1 else 1.0
+    served = min(verdict.concurrency, max_num_seqs) * size.data_parallel_size
+    throughput = served / size.gpus * tensor * pipeline * numa
+    latency = (max(1.0, size.tensor_parallel_size * tensor) if group.link == "link-domain" else 1.0) * pipeline
+    if objective == "latency":
+        return latency, throughput
+    comfortable = verdict.tokens * size.data_parallel_size >= COMFORTABLE_TOKENS
+    return float(comfortable), float(-size.gpus) if comfortable else 0.0, throughput, latency
 
 
 def _served(verdict: Verdict) -> str:
@@ -311,11 +320,7 @@ def _reasons(
     if wish.tensor_parallel_size is not None:
         reasons.append(f"tensor parallel {wish.tensor_parallel_size} is given; vLLM accepts it for {architecture.name}")
     elif len(ranked) > 1:
-        _, other, other_verdict = ranked[1]
-        aim = "requests a GPU" if objective == "throughput" else "time a token"
-        reasons.append(
-            f"better by {aim} than {other} with {_served(other_verdict)} on {other.gpus} GPU{'s' if other.gpus > 1 else ''}"
-        )
+        reasons.append(_why_first(ranked, objective))
     reasons.append(group.explain(shape, accelerator))
     if size.pods_per_replica > 1:
         reasons.append(
@@ -330,6 +335,18 @@ def _reasons(
             else f"expert parallel, because the experts' width cannot be cut over {size.tensor_parallel_size} ranks"
         )
     return tuple(reasons)
+
+
+def _why_first(ranked: list[tuple[tuple[float, ...], Size, Verdict]], objective: Objective) -> str:
+    (first, size, _), (second, other, other_verdict) = ranked[0], ranked[1]
+    rival = f"{other} with {_served(other_verdict)} on {other.gpus} GPU{'s' if other.gpus > 1 else ''}"
+    if objective == "latency":
+        return f"better by time a token than {rival}"
+    if first[0] and size.gpus < other.gpus:
+        return f"the fewest GPUs with room for {COMFORTABLE_TOKENS:,} tokens; next is {rival}"
+    if first[0] and not second[0]:
+        return f"room for {COMFORTABLE_TOKENS:,} tokens, which {rival} has not"
+    return f"better by requests a GPU than {rival}"
 
 
 def _warnings(

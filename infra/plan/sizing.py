@@ -203,6 +203,7 @@ class _Sizer:
             concurrency=memory.concurrency.expected,
             largest_max_model_len=memory.largest_max_model_len,
             reason="; ".join(check.failure for check in memory.checks if not check.holds_low),
+            tokens=memory.tokens.expected,
         )
 
 

@@ -1,0 +1,142 @@
+"""Names: catalog ids, driver names, node labels, common names; ambiguous and unknown ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.catalog.load import accelerators, models, shapes
+from infra.catalog.names import accelerator_of, find_accelerator, find_model, find_shape
+from infra.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("h100-sxm5-80gb", "h100-sxm5-80gb"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
+        ("nvidia h100 80gb hbm3", "h100-sxm5-80gb"),
+        ("NVIDIA-H100-80GB-HBM3", "h100-sxm5-80gb"),
+        ("H100 80GB", "h100-sxm5-80gb"),
+        ("H100 80 GB", "h100-sxm5-80gb"),
+        ("H100 SXM5 80GB", "h100-sxm5-80gb"),
+        ("10de:2330", "h100-sxm5-80gb"),
+        ("H100 PCIe", "h100-pcie-80gb"),
+        ("H100 NVL", "h100-nvl-94gb"),
+        ("NVIDIA-H100", "h100-sxm5-94gb"),
+        ("H200", "h200-sxm-141gb"),
+        ("NVIDIA-H200-141GB-HBM3", "h200-sxm-141gb"),
+        ("A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+        ("B200", "b200-sxm"),
+        ("GB200", "gb200"),
+        ("NVIDIA-B300-SXM6-AC", "b300-sxm6"),
+        ("L4", "l4"),
+        ("l40s", "l40s"),
+        ("A10G", "a10g"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-blackwell-server"),
+        ("MI300X", "mi300x"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("AMD_Instinct_MI300X_OAM", "mi300x"),
+        ("AMD_Instinct_MI300X_VF", "mi300x"),
+        ("MI325X", "mi325x"),
+        ("MI250X", "mi250x-gcd"),
+        ("Instinct_MI210", "mi210"),
+        ("mi355x", "mi355x"),
+    ],
+)
+def test_an_accelerator_is_found_by_any_of_its_names(name: str, expected: str) -> None:
+    assert find_accelerator(name).id == expected
+
+
+def test_every_id_driver_name_and_label_leads_to_its_own_accelerator() -> None:
+    for accelerator in accelerators().values():
+        for name in (accelerator.id, accelerator.driver_name, *accelerator.label_values, *accelerator.aliases):
+            assert find_accelerator(name).id == accelerator.id, name
+
+
+@pytest.mark.parametrize(
+    ("name", "candidates"),
+    [
+        ("H100", ["h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl-94gb"]),
+        ("A100", ["a100-sxm4-40gb", "a100-sxm4-80gb", "a100-pcie-40gb", "a100-pcie-80gb"]),
+        ("A100 80GB", ["a100-sxm4-80gb", "a100-pcie-80gb"]),
+        ("RTX PRO 6000", ["rtx-pro-6000-blackwell-server", "rtx-pro-6000-blackwell-ws"]),
+    ],
+)
+def test_an_ambiguous_name_lists_its_candidates(name: str, candidates: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        find_accelerator(name, "nodePools[0].topology.sku")
+    [problem] = error.value.problems
+    assert problem.code == "AmbiguousAccelerator" and problem.path == "nodePools[0].topology.sku"
+    assert all(candidate in problem.message for candidate in candidates)
+
+
+def test_an_unknown_accelerator_names_the_nearest_and_all() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'l40s'") as error:
+        find_accelerator("L40")
+    assert "mi355x" in str(error.value)
+    with pytest.raises(ConfigError, match="no accelerator is called"):
+        find_accelerator("  ")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("dgx-h100", "dgx-h100"),
+        ("DGX H100", "dgx-h100"),
+        ("p5.48xlarge", "aws-p5.48xlarge"),
+        ("Standard_ND96isr_H100_v5", "azure-nd96isr_h100_v5"),
+        ("BM.GPU.MI300X.8", "oci-bm.gpu.mi300x.8"),
+        ("a3-ultragpu-8g", "gcp-a3-ultragpu-8g"),
+        ("dgx-b200", "dgx-b200-class"),
+    ],
+)
+def test_a_shape_is_found_by_id_and_instance_type(name: str, expected: str) -> None:
+    assert find_shape(name).id == expected
+
+
+def test_no_two_shapes_share_a_name() -> None:
+    seen: dict[str, str] = {}
+    for shape in shapes().values():
+        for name in {shape.id.lower(), *(alias.lower() for alias in shape.aliases)}:
+            assert seen.setdefault(name, shape.id) == shape.id, name
+
+
+def test_an_unknown_shape_says_how_to_give_the_facts_inline() -> None:
+    with pytest.raises(ConfigError, match=r"no node shape is called 'dgx-h1000'.*'dgx-h100'.*`topology:`"):
+        find_shape("dgx-h1000")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("Meta-Llama-3-70B-Instruct", "meta-llama/Meta-Llama-3-70B-Instruct"),
+        ("META-LLAMA/LLAMA-3.3-70B-INSTRUCT", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("deepseek-ai/DeepSeek-R1-0528", "deepseek-ai/DeepSeek-R1"),
+        ("gpt-oss-120b", "openai/gpt-oss-120b"),
+        ("qwen3-235b-a22b-fp8", "Qwen/Qwen3-235B-A22B-FP8"),
+    ],
+)
+def test_a_model_is_found_with_and_without_its_organisation(name: str, expected: str) -> None:
+    assert find_model(name).id == expected
+
+
+def test_every_model_is_found_by_every_name_of_its_own() -> None:
+    for model in models().values():
+        for name in (model.id, *model.aliases, model.id.upper()):
+            assert find_model(name).id == model.id, name
+
+
+def test_an_unknown_model_names_the_nearest_and_modelconfig() -> None:
+    with pytest.raises(ConfigError, match=r"called 'Llama-3.1-9B-Instruct'.*Llama-3.1-8B-Instruct.*`modelConfig:`"):
+        find_model("Llama-3.1-9B-Instruct")
+
+
+def test_a_partition_and_a_virtual_function_have_their_own_memory() -> None:
+    partition = accelerator_of(find_shape("mi300x-8-cpx-nps4"))
+    assert partition.id == "mi300x" and partition.memory.torch_gib == 24.0
+    assert accelerator_of(find_shape("Standard_ND96isr_MI300X_v5")).memory.torch_gib == 191.69
+    assert accelerator_of(find_shape("intel-2s56c-mi300x")).memory.torch_gib == 191.98
