@@ -24,12 +24,13 @@ from typing import Any
 
 import yaml
 
+from infra.errors import NumawiseError
 from tools.cluster import nodes
 from tools.cluster.cluster import PROGRAM_NAMES, Cluster
 from tools.cluster.errors import ClusterError, InputError
 from tools.cluster.layout import Layout
 from tools.cluster.machines import machine_set
-from tools.toolchain import ToolchainError, paths
+from tools.toolchain import paths
 
 DEFAULT_STATE = Path(__file__).resolve().parents[2] / ".state" / "cluster"
 
@@ -167,9 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ClusterError as error:
         print(error, file=sys.stderr)
         return error.exit_status
-    except ToolchainError as error:
+    except NumawiseError as error:
         print(error, file=sys.stderr)
-        return 3
+        return error.exit_status
     except KeyboardInterrupt:
         print("interrupted; run the same command again to go on, or `python -m tools.cluster down`", file=sys.stderr)
         return 130

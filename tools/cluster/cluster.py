@@ -77,6 +77,7 @@ class Cluster:
         with self.locked():
             if processes.running(layout, ANCHOR) is None:
                 self.end_all()
+            processes.end(processes.strays(layout))
             layout.machine_set.write_text(json.dumps(document, indent=1))
             control_plane.make_certificates(layout, programs["simnode"], [node.name for node in machines.nodes])
             anchor, started = self.ensure_anchor(programs["simnode"])

@@ -148,16 +148,24 @@ def reap() -> None:
 
 
 def strays(layout: Layout) -> list[Record]:
-    """Running programs of ours whose command line carries this state folder: what an earlier run left without a record."""
+    """Running programs of ours whose command line carries this state folder, but that no record names: what an earlier run left.
+
+    A node's init is not counted: it ends with the process that holds the node.
+    """
+    recorded = {record.pid for name in recorded_names(layout) if (record := running(layout, name)) is not None}
     found = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) in recorded or int(entry.name) == os.getpid():
             continue
         try:
             command = [part.decode(errors="replace") for part in (entry / "cmdline").read_bytes().split(b"\0")]
         except OSError:
             continue
-        if not PROGRAMS & {Path(part).name for part in command[:5]} or not any(carries(part, layout.root) for part in command):
+        if (
+            command[1:2] == ["init"]
+            or not PROGRAMS & {Path(part).name for part in command[:5]}
+            or not any(carries(part, layout.root) for part in command)
+        ):
             continue
         began = start_time(int(entry.name))
         if began is not None:
