@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from infra.catalog.load import accelerators, models, shapes
@@ -140,3 +142,15 @@ def test_a_partition_and_a_virtual_function_have_their_own_memory() -> None:
     assert partition.id == "mi300x" and partition.memory.torch_gib == 24.0
     assert accelerator_of(find_shape("Standard_ND96isr_MI300X_v5")).memory.torch_gib == 191.69
     assert accelerator_of(find_shape("intel-2s56c-mi300x")).memory.torch_gib == 191.98
+
+
+def test_the_catalog_of_a_fit_loads_in_less_than_a_tenth_of_a_second() -> None:
+    """Accelerators and models by the C loader; the time of this process, so that a busy machine does not matter."""
+    spent = []
+    for _ in range(5):
+        accelerators.cache_clear()
+        models.cache_clear()
+        started = time.process_time()
+        assert accelerators() and models()
+        spent.append(time.process_time() - started)
+    assert min(spent) < 0.1

@@ -17,7 +17,7 @@ from infra.errors import PlanError
 from infra.plan.architecture import architecture_of
 from infra.plan.architecture_types import Architecture
 from infra.plan.parallel_sizes import Size, Wish, candidate_sizes, replicas_that_fit, size_refusal, tiers
-from infra.plan.parallelism import Fits, ParallelismChoice, Verdict, choose, rank
+from infra.plan.parallelism import Fits, Objective, ParallelismChoice, Verdict, choose, rank
 from infra.plan.weights import weights_bytes_per_rank
 from infra.units import GIB
 
@@ -167,7 +167,7 @@ def test_what_is_given_is_kept() -> None:
 )
 def test_an_override_that_cannot_work_says_why(name: str, wishes: dict[str, object], code: str, message: str) -> None:
     with pytest.raises(PlanError) as error:
-        decide(name, "dgx-h100", 71, nodes=2, **wishes)
+        decide(name, "dgx-h100", 71, nodes=2, **wishes)  # type: ignore[arg-type]
     assert any(problem.code == code and message in str(problem) for problem in error.value.problems), str(error.value)
 
 
@@ -273,7 +273,7 @@ def test_the_search_is_exact(
     name: str,
     budget: float,
     nodes: int,
-    objective: str,
+    objective: Objective,
     tensor: int | None,
     pipeline: int | None,
     limit: int | None,
