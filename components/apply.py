@@ -22,6 +22,10 @@ _TYPES = {
     ("batch/v1", "Job"): lambda: kubernetes.batch.v1.Job,
     ("networking.k8s.io/v1", "NetworkPolicy"): lambda: kubernetes.networking.v1.NetworkPolicy,
     ("policy/v1", "PodDisruptionBudget"): lambda: kubernetes.policy.v1.PodDisruptionBudget,
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): lambda: kubernetes.rbac.v1.ClusterRole,
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): lambda: kubernetes.rbac.v1.ClusterRoleBinding,
+    ("rbac.authorization.k8s.io/v1", "Role"): lambda: kubernetes.rbac.v1.Role,
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"): lambda: kubernetes.rbac.v1.RoleBinding,
 }
 
 

@@ -12,6 +12,7 @@ from components.hooks import explain_hook
 from components.namespaces import Namespaces, NamespacesArgs
 from components.node_pool import NodePool, NodePoolArgs
 from components.provider import provider, reach
+from components.refusal_guard import RefusalGuard, RefusalGuardArgs
 from components.settings import Settings, load_settings
 from components.vllm import VllmDeployment, VllmDeploymentArgs
 from infra.errors import NumawiseError
@@ -54,6 +55,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], N
     options = pulumi.ResourceOptions(providers=[provider(plan.stack, access)])
 
     spaces = Namespaces("namespaces", NamespacesArgs(plan=plan), opts=options)
+    guard = RefusalGuard("guard", RefusalGuardArgs(plan=plan, explain=explain), after=spaces.namespaces, opts=options)
     ready: dict[str, list[pulumi.Resource]] = {}
     for pool in plan.node_pools:
         nodes = NodePool(pool.name, NodePoolArgs(stack=plan.stack, pool=pool), opts=options)
@@ -69,7 +71,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], N
         (name := identity(plan, model)): VllmDeployment(
             name,
             VllmDeploymentArgs(plan=plan, model=model, explain=explain, secrets=settings.secrets),
-            after=[*spaces.namespaces, *ready[model.node_pool]],
+            after=[*spaces.namespaces, *guard.resources, *ready[model.node_pool]],
             opts=options,
         )
         for model in plan.models

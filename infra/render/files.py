@@ -15,6 +15,7 @@ import yaml
 from infra.errors import ConfigError
 from infra.plan.model import ClusterPlan
 from infra.render.device_plugins import device_plugin
+from infra.render.guard import refusal_guard
 from infra.render.manifest import Manifest
 from infra.render.names import kubelet_drop_in as kubelet_drop_in_name
 from infra.render.namespaces import namespaces
@@ -28,7 +29,7 @@ takes every .json file for an object."""
 
 _ORDER = (
     ("Namespace",),
-    ("ServiceAccount",),
+    ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     ("ConfigMap",),
     ("NetworkPolicy",),
     ("PodDisruptionBudget",),
@@ -77,6 +78,7 @@ def rendered_files(plan: ClusterPlan, *, secrets: Iterable[str] = ()) -> dict[st
         files[f"kubelet/{kubelet_drop_in_name(pool)}"] = kubelet_drop_in(pool)
         files |= _numbered(20, device_plugin(plan, pool))
     files |= _numbered(10, namespaces(plan))
+    files |= _numbered(20, refusal_guard(plan))
     for model in plan.models:
         files |= _numbered(30, vllm(plan, model, secrets=secrets))
     return dict(sorted(files.items()))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
+from infra.render.labels import label_value
 
 # Several stacks may share a cluster: what is cluster-scoped carries the stack, what a pool or model owns carries its name.
 GATE_MOUNT = "/etc/numawise"
 HTTP_PORT = 8000
+GUARD = "numawise-guard"
 MAIN_CONTAINER = "vllm"
 # Secret of the stack -> its key in a model's credentials Secret.
 SECRETS = {"apiKey": "api-key", "hubToken": "hub-token"}
@@ -47,3 +49,8 @@ def kubelet_drop_in(pool: PoolPlan) -> str:
 def identity(plan: ClusterPlan, model: ModelPlan) -> str:
     """A model's name within the stack: two namespaces may hold one of the same name."""
     return model.name if model.namespace == plan.namespace else f"{model.namespace}/{model.name}"
+
+
+def cluster_scoped(plan: ClusterPlan, name: str) -> str:
+    """A name that another stack on the same cluster cannot have."""
+    return f"{name}-{label_value(plan.stack).lower().replace('_', '-')}"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from infra.agents import gate
+from infra.agents.source import source_of
 from infra.errors import PlanError
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 from infra.render import names
@@ -76,11 +74,6 @@ def endpoint(model: ModelPlan) -> dict[str, Any]:
     }
 
 
-@cache
-def _source(module: str) -> str:
-    return (Path(gate.__file__).parent / module).read_text(encoding="utf-8")
-
-
 def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
     """The gate and what it compares with. Under a policy that promises no alignment it only warns."""
     pool = plan.pool(model.node_pool)
@@ -97,9 +90,9 @@ def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
         "slots": [{"numaNodes": list(numa_nodes), "memoryNuma": list(memory_numa)} for numa_nodes, memory_numa in slots],
         "rankBinding": None if binding is None else {"numaNodeOfRank": list(binding.numa_node_of_rank)},
     }
-    files = {"gate.py": _source("gate.py"), "plan.json": json.dumps(expected, indent=1) + "\n"}
+    files = {"gate.py": source_of("gate"), "plan.json": json.dumps(expected, indent=1) + "\n"}
     if binding is not None:
-        files["numactl.py"] = _source("numactl.py")
+        files["numactl.py"] = source_of("numactl")
     return files
 
 

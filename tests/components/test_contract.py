@@ -19,6 +19,7 @@ from tests.support.monitor import Recorded, Run
 SENTINEL = "sentinel-of-a-secret"
 TOKENS = {
     "numawise:cluster:Namespaces": {"namespaces"},
+    "numawise:cluster:RefusalGuard": {"guard"},
     "numawise:gpu:NodePool": {"h100", "mi300x"},
     "numawise:gpu:DevicePlugin": {"h100", "mi300x"},
     "numawise:serving:VllmDeployment": {"llama-70b", "qwen-72b"},
@@ -104,8 +105,14 @@ def test_every_name_is_a_plain_string_and_given(run: Run) -> None:
 
 def test_namespaced_objects_stand_in_the_plans_namespaces(run: Run) -> None:
     for resource in objects_of(run):
-        if not resource.type.endswith((":Namespace", ":NodePatch")):
+        if not resource.type.endswith((":Namespace", ":NodePatch", ":ClusterRole", ":ClusterRoleBinding")):
             assert resource.inputs["metadata"]["namespace"] in ("inference", "numawise-system"), resource.urn
+
+
+def test_names_without_a_namespace_carry_the_stack(run: Run) -> None:
+    for resource in objects_of(run):
+        if "namespace" not in resource.inputs["metadata"] and not resource.type.endswith((":Namespace", ":NodePatch")):
+            assert resource.inputs["metadata"]["name"].endswith("-local"), resource.urn
 
 
 def test_no_object_waits_for_its_namespace_by_chance(run: Run) -> None:
@@ -205,8 +212,12 @@ def test_no_string_holds_an_output_that_was_formatted(run: Run) -> None:
             assert "Calling __str__ on an Output" not in text and "pulumi.output.Output object" not in text, resource.urn
 
 
+def models_of(run: Run) -> Iterator[Recorded]:
+    return (resource for resource in run.of_type("apps/v1:Deployment") if "VllmDeployment" in resource.parent)
+
+
 def test_every_container_of_a_model_has_requests_equal_to_limits(run: Run) -> None:
-    for deployment in run.of_type("apps/v1:Deployment"):
+    for deployment in models_of(run):
         for container in deployment.inputs["spec"]["template"]["spec"]["containers"]:
             assert container["resources"]["requests"] == container["resources"]["limits"]
             assert {"cpu", "memory"} <= set(container["resources"]["limits"])

@@ -16,7 +16,7 @@ from policy.rules import RULES, breaches
 from tests.support.builders import cluster_plan
 
 PLAN = cluster_plan(create_namespace=True)
-DEPLOYMENT = next(m for m in manifests(PLAN) if m["kind"] == "Deployment")
+DEPLOYMENT = next(m for m in manifests(PLAN) if m["kind"] == "Deployment" and m["metadata"]["name"] == "llama-70b")
 TOKEN = "kubernetes:apps/v1:Deployment"
 
 

@@ -26,11 +26,16 @@ def test_every_object_has_a_file_of_its_own_and_reads_back_unchanged() -> None:
 
 def test_the_order_of_file_names_is_an_order_to_apply_in() -> None:
     names = list(rendered_files(PLAN))
-    kinds = [yaml.safe_load(content)["kind"] for name, content in rendered_files(PLAN).items() if name.endswith(".yaml")]
-    assert kinds[:2] == ["Namespace", "Namespace"]
-    last = len(kinds) - 1 - kinds[::-1].index("ConfigMap")
-    assert last < kinds.index("Deployment")
     assert names == sorted(names)
+    ordered = [yaml.safe_load(content) for name, content in rendered_files(PLAN).items() if name.endswith(".yaml")]
+    assert [manifest["kind"] for manifest in ordered[:2]] == ["Namespace", "Namespace"]
+    seen: set[tuple[str, str]] = set()
+    for manifest in ordered:
+        seen.add((manifest["kind"], manifest["metadata"]["name"]))
+        pod = manifest.get("spec", {}).get("template", {}).get("spec", {})
+        wanted = [("ConfigMap", volume["configMap"]["name"]) for volume in pod.get("volumes", []) if "configMap" in volume]
+        wanted += [("ServiceAccount", pod["serviceAccountName"])] if pod else []
+        assert set(wanted) <= seen, f"{manifest['kind']} {manifest['metadata']['name']} comes before what its pods need"
 
 
 def test_rendering_twice_gives_the_same_bytes(tmp_path: Path) -> None:

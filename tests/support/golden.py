@@ -25,7 +25,7 @@ def golden_manifests(stack: str) -> dict[str, str]:
     """File name -> content. The agents' source is left out: it stands in infra/agents, and the checksum annotation changes with it."""
     return {
         name: re.sub(
-            r"^  (gate|numactl)\.py: \|\n(?:(?:    .*)?\n)+", r"  \1.py: (infra/agents/\1.py)\n", content, flags=re.MULTILINE
+            r"^  (gate|numactl|guard)\.py: \|\n(?:(?:    .*)?\n)+", r"  \1.py: (infra/agents/\1.py)\n", content, flags=re.MULTILINE
         )
         for name, content in rendered_files(plan_of(stack)).items()
     }

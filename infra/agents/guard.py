@@ -1,0 +1,180 @@
+"""Ends storms of refused pods: a pod that a kubelet refuses is over for good, and its Deployment makes the next one at once, ten a second.
+
+Every few seconds it looks at the failed pods of its stack. A node that refused several within a minute loses the label that model pods
+select, so that the next pod waits instead of failing; the refused pods are deleted but for the last one of each node, which tells why. When
+the node is Ready again and has all its devices, the label comes back after a delay that doubles with every storm.
+
+Usage: python3 guard.py PLAN.json    in the cluster, with the service account of its pod. Standard library only.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+REFUSALS = ("TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "NodeAffinity")
+STORM_PODS, STORM_SECONDS = 3, 60
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 60, 900
+POLL_SECONDS = 5
+PAUSED = "numawise.dev/paused"  # node annotation: JSON with since, until, storms, reason
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def refused(pod):
+    """Whether a kubelet refused the pod for topology or fit."""
+    status = pod.get("status") or {}
+    reason = status.get("reason") or ""
+    return status.get("phase") == "Failed" and (reason in REFUSALS or reason.startswith("OutOf"))
+
+
+def seconds_of(text):
+    """A Kubernetes timestamp as Unix time."""
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def paused_state(node):
+    """What an earlier round wrote on the node; an unreadable note counts as none."""
+    try:
+        state = json.loads(node["metadata"].get("annotations", {})[PAUSED])
+        return {"until": float(state["until"]), "storms": int(state["storms"])}
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def ready(node, pool):
+    """Ready, and with all the devices that the plan counts on."""
+    status = node.get("status") or {}
+    is_ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return is_ready and str((status.get("allocatable") or {}).get(pool["resource"], "0")) == str(pool["devices"])
+
+
+def decide(plan, nodes, pods, now):
+    """(changes by node, (namespace, name) of pods to delete, sentences), from one look at the cluster.
+
+    A change holds `labels`, all that the stack puts on the node from now on, and `note`, the pause's annotation.
+    """
+    changes, deletions, said = {}, [], []
+    by_node = {}
+    for pod in filter(refused, pods):
+        by_node.setdefault((pod.get("spec") or {}).get("nodeName", ""), []).append(pod)
+    for name, failed in sorted(by_node.items()):
+        failed.sort(key=lambda pod: pod["metadata"]["creationTimestamp"])
+        deletions += [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in failed[:-1]]
+        recent = [pod for pod in failed if now - seconds_of(pod["metadata"]["creationTimestamp"]) <= STORM_SECONDS]
+        pool = plan["nodes"].get(name)
+        if (
+            pool is None
+            or name not in nodes
+            or len(recent) < STORM_PODS
+            or plan["label"] not in nodes[name]["metadata"].get("labels", {})
+        ):
+            continue
+        storms = (paused_state(nodes[name]) or {"storms": 0})["storms"] + 1
+        delay = min(FIRST_DELAY_SECONDS * 2 ** (storms - 1), LONGEST_DELAY_SECONDS)
+        reason = failed[-1]["status"]["reason"]
+        note = {"until": now + delay, "storms": storms, "reason": reason}
+        labels = {key: value for key, value in pool["labels"].items() if key != plan["label"]}
+        changes[name] = {"labels": labels, "note": json.dumps(note, sort_keys=True)}
+        said.append(f"{name} refused {len(recent)} pods in {STORM_SECONDS} s ({reason}): no model pod goes there for {delay} s")
+    for name, pool in sorted(plan["nodes"].items()):
+        node = nodes.get(name)
+        state = paused_state(node) if node else None
+        if node is None or state is None or name in changes or plan["label"] in node["metadata"].get("labels", {}):
+            continue
+        if now >= state["until"] and ready(node, pool):
+            changes[name] = {"labels": pool["labels"]}
+            said.append(f"{name} is Ready with {pool['devices']} {pool['resource']}: model pods may go there again")
+    return changes, deletions, said
+
+
+class Api:
+    """The few calls that the guard makes."""
+
+    def __init__(self, server, token, context, timeout=30):
+        self._server, self._token, self._context, self._timeout = server, token, context, timeout
+
+    def call(self, method, path, body=None, content_type="application/merge-patch+json"):
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {self._token()}"}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        request = urllib.request.Request(
+            self._server + path, method=method, headers=headers, data=None if body is None else json.dumps(body).encode()
+        )
+        with urllib.request.urlopen(request, timeout=self._timeout, context=self._context) as answer:
+            return json.load(answer)
+
+    def failed_pods(self, namespace, stack):
+        query = urllib.parse.urlencode({"fieldSelector": "status.phase=Failed", "labelSelector": f"numawise.dev/stack={stack}"})
+        return self.call("GET", f"/api/v1/namespaces/{namespace}/pods?{query}")["items"]
+
+
+def run_once(plan, api, now, say):
+    """One look and what follows from it. A node or pod that is gone meanwhile is no error."""
+    nodes = {}
+    for name in plan["nodes"]:
+        try:
+            nodes[name] = api.call("GET", f"/api/v1/nodes/{name}")
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+    pods = [pod for namespace in plan["namespaces"] for pod in api.failed_pods(namespace, plan["stack"])]
+    changes, deletions, said = decide(plan, nodes, pods, now)
+    # The label first: deleting pods does not slow their Deployment down.
+    for name, change in changes.items():
+        # Applied under the engine's own name: with another the next update would meet a conflict over the label.
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": change["labels"]}}
+        api.call("PATCH", f"/api/v1/nodes/{name}?fieldManager={plan['fieldManager']}", node, "application/apply-patch+yaml")
+        if "note" in change:
+            api.call(
+                "PATCH",
+                f"/api/v1/nodes/{name}?fieldManager=numawise-guard",
+                {"metadata": {"annotations": {PAUSED: change["note"]}}},
+            )
+    for sentence in said:
+        say(sentence)
+    for namespace, name in deletions:
+        try:
+            api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+    if deletions:
+        say(f"deleted {len(deletions)} refused pods")
+
+
+def in_cluster():
+    """The API server and the account of this pod; the token is read anew for every call, since it is renewed on disk."""
+    import os
+
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    context = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+    return Api(server, lambda: (_ACCOUNT / "token").read_text().strip(), context)
+
+
+def main():
+    def say(line):
+        print(f"numawise guard: {line}", file=sys.stderr, flush=True)
+
+    if len(sys.argv) != 2:
+        say("usage: guard.py PLAN.json")
+        return 2
+    plan, api = json.loads(Path(sys.argv[1]).read_text()), in_cluster()
+    say(f"watching {len(plan['nodes'])} nodes and namespaces {', '.join(plan['namespaces'])}")
+    while True:
+        try:
+            run_once(plan, api, time.time(), say)
+        except (OSError, ValueError) as error:
+            say(f"the API server could not be asked: {error}")
+        time.sleep(POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from infra.agents import guard
+from infra.render.guard import refusal_guard
+from tests.support.builders import cluster_plan, pool_plan
+
+NOW = 1_800_000_000.0
+LABEL = "numawise.dev/kubelet-config"
+PLAN = json.loads(next(m for m in refusal_guard(cluster_plan()) if m["kind"] == "ConfigMap")["data"]["plan.json"])
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(NOW + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pod(
+    number: int, *, node: str = "gpu-a", age: float = 1, reason: str = "TopologyAffinityError", phase: str = "Failed"
+) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "inference", "name": f"llama-{number}", "creationTimestamp": at(-age)},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase, "reason": reason},
+    }
+
+
+def node(
+    name: str = "gpu-a", *, labelled: bool = True, note: Any = None, is_ready: bool = True, devices: int = 8
+) -> dict[str, Any]:
+    labels = {"kubernetes.io/hostname": name, **PLAN["nodes"][name]["labels"]}
+    if not labelled:
+        del labels[LABEL]
+    annotations = {} if note is None else {guard.PAUSED: note if isinstance(note, str) else json.dumps(note)}
+    return {
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "status": {"conditions": [{"type": "Ready", "status": str(is_ready)}], "allocatable": {"nvidia.com/gpu": str(devices)}},
+    }
+
+
+def decide(pods: list[dict[str, Any]], *nodes: dict[str, Any], now: float = NOW) -> tuple[Any, Any, Any]:
+    return guard.decide(PLAN, {n["metadata"]["name"]: n for n in nodes or (node(),)}, pods, now)
+
+
+def test_a_storm_takes_the_node_out_of_the_models_reach_and_keeps_one_pod_as_evidence() -> None:
+    changes, deletions, said = decide([pod(i, age=10 - i) for i in range(5)])
+    assert LABEL not in changes["gpu-a"]["labels"]
+    assert changes["gpu-a"]["labels"]["numawise.dev/pool"] == "h100"
+    assert deletions == [("inference", f"llama-{i}") for i in range(4)]
+    assert said == ["gpu-a refused 5 pods in 60 s (TopologyAffinityError): no model pod goes there for 60 s"]
+
+
+def test_two_refusals_are_no_storm() -> None:
+    changes, deletions, said = decide([pod(0, age=3), pod(1, age=1)])
+    assert (changes, said) == ({}, [])
+    assert deletions == [("inference", "llama-0")]
+
+
+def test_refusals_of_long_ago_are_no_storm() -> None:
+    changes, deletions, _ = decide([pod(i, age=61 + i) for i in range(10)])
+    assert changes == {}
+    assert len(deletions) == 9
+
+
+@pytest.mark.parametrize("other", [{"reason": "Evicted"}, {"reason": ""}, {"phase": "Running"}])
+def test_pods_that_failed_otherwise_are_none_of_its_business(other: Any) -> None:
+    assert decide([pod(i, **other) for i in range(5)]) == ({}, [], [])
+
+
+@pytest.mark.parametrize("reason", ["OutOfnvidia.com/gpu", "OutOfcpu", "UnexpectedAdmissionError", "SMTAlignmentError"])
+def test_every_refusal_for_fit_counts(reason: str) -> None:
+    assert "gpu-a" in decide([pod(i, reason=reason) for i in range(3)])[0]
+
+
+def test_a_paused_node_is_not_paused_again_but_its_pods_are_cleaned_up() -> None:
+    changes, deletions, said = decide([pod(i) for i in range(4)], node(labelled=False, note={"until": NOW + 50, "storms": 1}))
+    assert (changes, said) == ({}, [])
+    assert len(deletions) == 3
+
+
+def test_the_label_comes_back_once_the_delay_is_over_and_the_devices_are_there() -> None:
+    note = {"until": NOW - 1, "storms": 2}
+    changes, _, said = decide([], node(labelled=False, note=note))
+    assert changes == {"gpu-a": {"labels": PLAN["nodes"]["gpu-a"]["labels"]}}
+    assert said == ["gpu-a is Ready with 8 nvidia.com/gpu: model pods may go there again"]
+
+
+@pytest.mark.parametrize("state", [{"is_ready": False}, {"devices": 7}, {"devices": 0}])
+def test_a_node_without_all_its_devices_stays_out_of_reach(state: dict[str, Any]) -> None:
+    assert decide([], node(labelled=False, note={"until": NOW - 1, "storms": 1}, **state))[0] == {}
+    assert decide([], node(labelled=False, note={"until": NOW + 1, "storms": 1}))[0] == {}
+
+
+def test_a_label_that_somebody_else_took_off_is_left_off() -> None:
+    assert decide([], node(labelled=False))[0] == {}
+    assert decide([], node(labelled=False, note="no JSON"))[0] == {}
+
+
+@pytest.mark.parametrize(("storms", "delay"), [(0, 60), (1, 120), (3, 480), (4, 900), (60, 900)])
+def test_the_delay_doubles_with_every_storm_up_to_a_quarter_of_an_hour(storms: int, delay: int) -> None:
+    changes, _, _ = decide([pod(i) for i in range(3)], node(note={"until": NOW - 100, "storms": storms}))
+    assert json.loads(changes["gpu-a"]["note"]) == {"until": NOW + delay, "storms": storms + 1, "reason": "TopologyAffinityError"}
+
+
+def test_a_storm_on_one_node_leaves_the_others_alone() -> None:
+    changes, _, _ = decide([pod(i) for i in range(3)], node("gpu-a"), node("gpu-b"))
+    assert list(changes) == ["gpu-a"]
+
+
+def test_nodes_that_are_not_the_stacks_or_gone_are_left_alone() -> None:
+    changes, deletions, _ = decide([pod(i, node="elsewhere") for i in range(3)])
+    assert changes == {}
+    assert len(deletions) == 2
+    assert guard.decide(PLAN, {}, [pod(i) for i in range(3)], NOW)[0] == {}
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    """A tiny API server: three nodes, refused pods, and a record of what was asked."""
+    asked: list[tuple[str, str, Any, str]] = []
+    pods = [pod(i) for i in range(4)]
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            asked.append((self.command, self.path, body, self.headers.get("Content-Type", "")))
+            name = self.path.split("?")[0].rsplit("/", 1)[-1]
+            missing = name == "gpu-c" or (self.command == "DELETE" and name == "llama-1")
+            answer = {"items": pods} if name == "pods" else node("gpu-b" if name == "gpu-b" else "gpu-a")
+            text = json.dumps({} if missing else answer).encode()
+            self.send_response(404 if missing else 200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_PATCH = do_DELETE = _answer
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    running = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread.start()
+    yield guard.Api(f"http://127.0.0.1:{running.server_port}", lambda: "token", None), asked
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+def test_a_round_applies_the_label_under_the_engines_name_before_it_deletes(server: Any) -> None:
+    api, asked = server
+    said: list[str] = []
+    guard.run_once(PLAN, api, NOW, said.append)
+    changing = [(method, path) for method, path, _, _ in asked if method != "GET"]
+    assert changing[0] == ("PATCH", "/api/v1/nodes/gpu-a?fieldManager=numawise-local")
+    assert changing[1] == ("PATCH", "/api/v1/nodes/gpu-a?fieldManager=numawise-guard")
+    assert [path for method, path in changing[2:]] == [f"/api/v1/namespaces/inference/pods/llama-{i}" for i in range(3)]
+    applied = next((body, kind) for method, _, body, kind in asked if method == "PATCH")
+    assert applied[1] == "application/apply-patch+yaml"
+    assert LABEL not in applied[0]["metadata"]["labels"]
+    assert said[-1] == "deleted 3 refused pods"
+
+
+def test_it_asks_only_for_failed_pods_of_its_own_stack(server: Any) -> None:
+    api, asked = server
+    guard.run_once(PLAN, api, NOW, lambda _: None)
+    (path,) = [path for _, path, _, _ in asked if "/pods?" in path]
+    assert path.endswith("pods?fieldSelector=status.phase%3DFailed&labelSelector=numawise.dev%2Fstack%3Dlocal")
+
+
+def test_it_may_do_what_it_does_and_no_more() -> None:
+    objects = refusal_guard(cluster_plan())
+    (cluster_role,) = [m for m in objects if m["kind"] == "ClusterRole"]
+    assert cluster_role["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"], "resourceNames": ["gpu-a", "gpu-b", "gpu-c"]}
+    ]
+    (role,) = [m for m in objects if m["kind"] == "Role"]
+    assert role["metadata"]["namespace"] == "inference"
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]}]
+
+
+def test_no_guard_where_no_kubelet_would_refuse_for_topology() -> None:
+    pool = pool_plan("h100", policy="best-effort")
+    assert refusal_guard(cluster_plan(node_pools=(pool,), models=cluster_plan().models[:1])) == ()
+    assert refusal_guard(cluster_plan(models=())) == ()
+
+
+def test_it_runs_wherever_there_is_room_even_among_gpu_nodes_alone() -> None:
+    spec = next(m for m in refusal_guard(cluster_plan()) if m["kind"] == "Deployment")["spec"]["template"]["spec"]
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+    assert {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
+    assert "@sha256:" in spec["containers"][0]["image"]
