@@ -187,6 +187,10 @@ class NodeShape:
     node_labels: tuple[tuple[str, str], ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
 
+    def __hash__(self) -> int:
+        # shapes are keys of caches: all CPU lists of a large machine would be hashed each time
+        return hash((self.id, self.accelerator, self.gpus, self.cpu_count, self.memory_bytes))
+
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """Names of the facts that are not known, as they are written inline: `numaNodes`, `threadsPerCore`, `numaNodes[0].memory`."""

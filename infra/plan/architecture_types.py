@@ -141,6 +141,10 @@ class Architecture:
     quantization: Quantization | None = None
     supports_pipeline_parallel: bool = True
 
+    def __hash__(self) -> int:
+        # architectures are keys of caches: the kinds of all layers would be hashed each time
+        return hash((self.name, self.model_type, self.layers, self.hidden, self.heads, self.vocab, self.dtype))
+
     @cached_property
     def is_moe(self) -> bool:
         return self.moe is not None and "moe" in self.mlp

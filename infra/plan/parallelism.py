@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import log2
 from typing import Literal, Protocol
 
+from infra.catalog.load import engine_facts
 from infra.catalog.types import Accelerator, NodeShape
 from infra.errors import PlanError, Problem
 from infra.plan.architecture_types import Architecture
@@ -378,7 +379,18 @@ def _warnings(
             )
         )
     where = f"{path}.tensorParallelSize" if path else "tensorParallelSize"
-    return tuple(Problem(path=where, code=code, message=message) for code, message in found)
+    warnings = [Problem(path=where, code=code, message=message) for code, message in found]
+    own = architecture.quantization
+    if own is not None and own.method not in engine_facts().quantization_methods:
+        warnings.append(
+            Problem(
+                path=f"{path}.model" if path else "model",
+                code="QuantizationNotBuiltIn",
+                message=f"{architecture.name} is quantised by {own.method}, which vLLM {engine_facts().version} does not bring itself: it needs a plugin, or a "
+                "checkpoint quantised in another way",
+            )
+        )
+    return tuple(warnings)
 
 
 def _nothing_fits(

@@ -154,6 +154,8 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[P
         match method:
             case "fp8":
                 return _fp8(raw, ignored)
+            case "fbgemm_fp8":
+                return Quantization(method=method, weight_bits=8, form="channel", ignored=ignored)
             case "compressed-tensors":
                 return _compressed_tensors(raw, ignored)
             case "awq" | "awq_marlin" | "gptq" | "gptq_marlin" | "auto-round" | "intel/auto-round" | "auto_round":
@@ -187,6 +189,7 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[P
             case _:
                 known = (
                     "fp8",
+                    "fbgemm_fp8",
                     "compressed-tensors",
                     "awq",
                     "gptq",

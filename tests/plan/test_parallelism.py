@@ -18,6 +18,7 @@ from infra.plan.architecture import architecture_of
 from infra.plan.architecture_types import Architecture
 from infra.plan.parallel_sizes import Size, Wish, candidate_sizes, replicas_that_fit, size_refusal, tiers
 from infra.plan.parallelism import Fits, Objective, ParallelismChoice, Verdict, choose, rank
+from infra.plan.quantization import Quantization
 from infra.plan.weights import weights_bytes_per_rank
 from infra.units import GIB
 
@@ -225,6 +226,18 @@ def test_reasons_are_sentences_for_people() -> None:
     assert all(item.reason for item in choice.rejected) and all(item.reason for item in choice.alternatives)
     amd = decide("Llama-3.1-405B-Instruct", "azure-nd96isr_mi300x_v5", 172)
     assert "inside one xGMI domain" in amd.reasons[-1]
+
+
+def test_a_quantisation_that_vllm_does_not_bring_is_told() -> None:
+    architecture = replace(
+        model("Llama-3.1-8B-Instruct"),
+        quantization=Quantization(method="bitsandbytes", weight_bits=4, form="group", group_size=64),
+    )
+    shape = find_shape("dgx-h100")
+    choice = choose(architecture, shape, accelerator_of(shape), nodes=1, fits=memory(architecture, 71), path="models[2]")
+    [warning] = choice.warnings
+    assert (warning.code, warning.path) == ("QuantizationNotBuiltIn", "models[2].model")
+    assert "quantised by bitsandbytes, which vLLM 0.33.0 does not bring itself" in warning.message
 
 
 def machine(numa: list[int], sku: str, domains: list[list[int]] | None) -> NodeShape:
