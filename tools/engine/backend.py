@@ -48,8 +48,8 @@ def pending_operations(workspace: Workspace) -> int:
 
 def forget(workspace: Workspace) -> None:
     """Removes the stack's state: its cluster is gone, and nothing of it can be deleted any more."""
-    for file in workspace.checkpoint.parent.glob(f"{workspace.stack}.json*"):
+    for file in workspace.checkpoint.parent.glob(f"{workspace.name}.json*"):
         file.unlink()
     shutil.rmtree(workspace.locks, ignore_errors=True)
     for kind in ("history", "backups"):
-        shutil.rmtree(workspace.backend / ".pulumi" / kind / PROJECT / workspace.stack, ignore_errors=True)
+        shutil.rmtree(workspace.backend / ".pulumi" / kind / PROJECT / workspace.name, ignore_errors=True)

@@ -35,7 +35,7 @@ class Workspace:
     @classmethod
     def of(cls, *, stack: str, state: Path | None = None, stack_file: Path | None = None) -> Workspace:
         """The workspace of a stack of this checkout; an error where the stack has no file."""
-        file = (stack_file or CHECKOUT / "stacks" / f"Pulumi.{stack}.yaml").absolute()
+        file = (stack_file or CHECKOUT / "stacks" / f"Pulumi.{_short(stack)}.yaml").absolute()
         if not file.is_file():
             known = sorted(
                 found.name.removeprefix("Pulumi.").removesuffix(".yaml") for found in (CHECKOUT / "stacks").glob("Pulumi.*.yaml")
@@ -48,6 +48,11 @@ class Workspace:
     def local(self) -> bool:
         """Whether this is the embedded cluster's own stack."""
         return self.stack == LOCAL_STACK
+
+    @property
+    def name(self) -> str:
+        """The stack's name without organization and project."""
+        return _short(self.stack)
 
     @property
     def folder(self) -> Path:
@@ -65,16 +70,16 @@ class Workspace:
     @property
     def locks(self) -> Path:
         """The folder of this stack's locks in the file backend; one JSON file a running update."""
-        return self.backend / ".pulumi" / "locks" / "organization" / PROJECT / self.stack
+        return self.backend / ".pulumi" / "locks" / "organization" / PROJECT / self.name
 
     @property
     def checkpoint(self) -> Path:
-        return self.backend / ".pulumi" / "stacks" / PROJECT / f"{self.stack}.json"
+        return self.backend / ".pulumi" / "stacks" / PROJECT / f"{self.name}.json"
 
     @property
     def config_file(self) -> Path:
         """The copy of the stack file that the engine works on."""
-        return self.folder / "stacks" / f"Pulumi.{self.stack}.yaml"
+        return self.folder / "stacks" / f"Pulumi.{self.name}.yaml"
 
     @property
     def kubeconfig(self) -> Path:
@@ -123,3 +128,7 @@ class Workspace:
         result["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] = "true"
         result["NUMAWISE_STATE"] = str(self.state)
         return result
+
+
+def _short(stack: str) -> str:
+    return stack.rsplit("/", 1)[-1]

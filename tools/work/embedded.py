@@ -44,7 +44,7 @@ def settle_state(workspace: Workspace) -> bool:
     The kube-system namespace's UID identifies a cluster: a new one holds nothing of what an old state lists.
     """
     identity = _identity(workspace)
-    record = workspace.folder / f"cluster-of-{workspace.stack}"
+    record = workspace.folder / f"cluster-of-{workspace.name}"
     known = record.read_text(encoding="utf-8").strip() if record.exists() else ""
     stale = workspace.checkpoint.exists() and known != identity
     if stale:

@@ -29,6 +29,13 @@ def test_a_stack_without_a_file_is_answered_with_those_that_have_one() -> None:
         Workspace.of(stack="prud")
 
 
+def test_a_stack_of_an_organization_has_the_file_of_its_last_name(tmp_path: Path) -> None:
+    made = Workspace.of(stack="acme/numawise/local", state=tmp_path)
+    assert made.stack_file == CHECKOUT / "stacks" / "Pulumi.local.yaml"
+    assert made.config_file.name == "Pulumi.local.yaml"
+    assert not made.local
+
+
 def test_the_copy_keeps_the_salt_that_the_engine_wrote_and_the_original_stays_as_it_is(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     copy = copy_stack_file(made)
