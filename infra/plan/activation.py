@@ -83,7 +83,7 @@ def _vision(engine: EngineMemory, architecture: Architecture, tensor_parallel_si
     assert tower is not None
     patches = engine.vision_patches.get(architecture.model_type.removesuffix("_text"), engine.other_vision_patches)
     split = _share(2 * tower.intermediate + 4 * tower.hidden, tensor_parallel_size)
-    return engine.vision_spread.scaled(patches * dtype_bytes * (8 * tower.hidden + split))
+    return engine.vision_spread.scaled(patches * dtype_bytes * (6 * tower.hidden + split))
 
 
 def _share(width: int, tensor_parallel_size: int) -> int:

@@ -170,7 +170,7 @@ def _cache_check(
 
 def _free_memory_check(engine: EngineMemory, accelerator: Accelerator, total_bytes: int, utilization: float, ranks: int) -> Check:
     """vLLM stops at once where less is free than the budget: contexts and the driver have taken theirs before."""
-    baseline = engine.baseline[accelerator.vendor]
+    baseline = engine.baselines[accelerator.vendor].of(total_bytes)
     wanted = total_bytes * utilization
     taken = baseline.expected if ranks == 1 else baseline.high
     return Check(
@@ -190,7 +190,7 @@ def _warm_up_check(
     stages: Sequence[StageMemory],
 ) -> Check:
     """Versions that warm the sampler up after the cache is taken, with graphs beside the budget: both must find room outside it."""
-    outside = total_bytes - requested.expected - engine.baseline[accelerator.vendor].expected
+    outside = total_bytes - requested.expected - engine.baselines[accelerator.vendor].of(total_bytes).expected
     layer = engine.captured_bytes_a_layer["moe" if architecture.is_moe else "dense"]
     needed = layer.expected * (architecture.layers // len(stages)) + stages[-1].activation.sampler.expected
     return Check(

@@ -44,6 +44,8 @@ class Span:
 
 
 NOTHING = Span.exact(0.0)
+LARGEST_GRAPH = 512  # sequences of vLLM's largest CUDA graph where nothing else is said
+REFERENCE_CAPTURE_SIZES = 51  # those up to 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,18 @@ class CommunicationBuffers:
     unlinked: Span
 
 
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """Memory of a device that is used before vLLM starts: a share of it, but at least the floor."""
+
+    floor_bytes: float
+    share: Span
+
+    def of(self, total_bytes: int) -> Span:
+        used = self.share.scaled(total_bytes)
+        return Span(low=used.low, expected=max(used.expected, self.floor_bytes), high=max(used.high, self.floor_bytes))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EngineMemory:
     """How one range of vLLM versions, `since` to `version`, spends memory besides weights and cache.
@@ -97,15 +111,17 @@ class EngineMemory:
     hidden_copies: Span
     latent_cache: bool
     expert_kernels: Mapping[str, str]
+    largest_graph: Mapping[str, int]
     graphs_in_budget: bool
     warm_up_outside_budget: bool
     buffers: Mapping[str, CommunicationBuffers]
     graph_bytes_a_layer: Mapping[str, Span]
     captured_bytes_a_layer: Mapping[str, Span]
+    first_graph_share: float
     vision_patches: Mapping[str, int]
     other_vision_patches: int
     vision_spread: Span
-    baseline: Mapping[str, Span]
+    baselines: Mapping[str, Baseline]
     budget_spread: float
     unstated_spread: float
 
@@ -124,6 +140,14 @@ class EngineMemory:
         capability = accelerator.compute_capability
         usual = accelerator.vendor
         return usual if capability is None else self.expert_kernels.get(str(capability[0]), usual)
+
+    def graph_share(self, accelerator: Accelerator, max_num_seqs: int, max_num_batched_tokens: int) -> float:
+        """Graph memory of this batch in proportion to that of 51 capture sizes."""
+        capability = accelerator.compute_capability
+        limit = self.largest_graph.get(str(capability[0]), LARGEST_GRAPH) if capability is not None else LARGEST_GRAPH
+        largest = min(2 * max_num_seqs, limit, max_num_batched_tokens)
+        sizes = sum(1 for size in (1, 2, 4) if size <= largest) + min(largest, 255) // 8 + max(0, (largest - 256) // 16 + 1)
+        return self.first_graph_share + (1 - self.first_graph_share) * sizes / REFERENCE_CAPTURE_SIZES
 
     def communication(self, vendor: Vendor, *, ranks: int, linked: bool) -> Span:
         """Bytes a GPU outside torch: collective-library buffers, contexts, workspaces."""
@@ -182,12 +206,13 @@ def _contents() -> tuple[tuple[tuple[tuple[int, int, int], EngineMemory], ...], 
     shared = {
         "graph_bytes_a_layer": _layer_bytes(graphs, "estimate"),
         "captured_bytes_a_layer": _layer_bytes(graphs, "captured"),
+        "first_graph_share": graphs.number("firstShare", required=True, minimum=0) or 0.0,
         "vision_patches": dict(vision.raw("patches", required=True) or {}),
         "other_vision_patches": vision.integer("otherPatches", required=True, minimum=1),
         "vision_spread": _span(vision, "spread"),
         "budget_spread": document.number("budgetSpread", required=True, minimum=0) or 0.0,
         "unstated_spread": document.number("unstatedSpread", required=True, minimum=0) or 0.0,
-        "baseline": {vendor: _span(baseline, vendor).scaled(GIB) for vendor in ("nvidia", "amd")},
+        "baselines": {vendor: _baseline(baseline, vendor) for vendor in ("nvidia", "amd")},
     }
     entries = tuple(_release(item, shared) for item in releases)
     error = MeasuredError(
@@ -210,6 +235,13 @@ def _span(reader: Reader, key: str) -> Span:
     return Span(low=numbers[0], expected=numbers[1], high=numbers[2])
 
 
+def _baseline(reader: Reader, vendor: str) -> Baseline:
+    child = reader.child(vendor)
+    if child is None:
+        return Baseline(floor_bytes=0.0, share=NOTHING)
+    return Baseline(floor_bytes=(child.number("floorGib", required=True, minimum=0) or 0.0) * GIB, share=_span(child, "share"))
+
+
 def _layer_bytes(reader: Reader, key: str) -> dict[str, Span]:
     child = reader.child(key)
     return {} if child is None else {kind: _span(child, kind).scaled(GIB) for kind in ("dense", "moe")}
@@ -228,6 +260,7 @@ def _release(reader: Reader, shared: Mapping[str, object]) -> EngineMemory:
         sampler_bytes=_span(reader, "samplerBytes"),
         hidden_copies=_span(reader, "hiddenCopies"),
         expert_kernels=dict(reader.raw("expertKernels") or {}),
+        largest_graph=dict(reader.raw("largestGraph") or {}),
         latent_cache=reader.boolean("latentCache") is not False,
         graphs_in_budget=bool(reader.boolean("graphsInBudget")),
         warm_up_outside_budget=bool(reader.boolean("warmUpOutsideBudget")),

@@ -57,6 +57,7 @@ def stage_memory(
     group = tensor_parallel_size * (data_parallel_size if expert_parallel else 1)
     communication = engine.communication(accelerator.vendor, ranks=group, linked=linked)
     kind = "moe" if architecture.is_moe else "dense"
+    share = engine.graph_share(accelerator, sequences, tokens)
     stages = []
     for stage, (start, end) in enumerate(pipeline_stages(architecture.layers, pipeline_parallel_size)):
         activation = activation_peak(
@@ -70,7 +71,11 @@ def stage_memory(
             first_stage=stage == 0,
             last_stage=stage == pipeline_parallel_size - 1,
         )
-        graphs = engine.graph_bytes_a_layer[kind].scaled(end - start) if engine.graphs_in_budget and not enforce_eager else NOTHING
+        graphs = (
+            engine.graph_bytes_a_layer[kind].scaled(share * (end - start))
+            if engine.graphs_in_budget and not enforce_eager
+            else NOTHING
+        )
         size = weights[stage] + _rotary_table_bytes(architecture, table_tokens, element)
         weight = Span(low=size * (1 - smaller), expected=size, high=size * (1 + larger))
         taken = weight + communication + activation.peak + graphs

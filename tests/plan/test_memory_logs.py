@@ -12,7 +12,7 @@ from infra.plan.memory_profile import measured_error
 from infra.plan.parallelism_rules import tensor_parallel_refusals
 from infra.units import GIB
 from tests.plan.calibration import refit
-from tests.plan.kv_logs import FIXTURES, Start, start, starts
+from tests.plan.kv_logs import FIXTURES, Start, held_out, start, starts
 
 ROUNDING_GIB = 0.0051  # logs print two digits
 
@@ -208,3 +208,15 @@ def test_the_documentation_lists_what_is_out_of_reach() -> None:
     for item in starts():
         if item.out_of_reach:
             assert f"| {item.id} |" in text and item.out_of_reach in text, item.id
+
+
+@pytest.mark.parametrize("item", held_out(), ids=lambda item: item.id)
+def test_starts_that_were_found_after_the_fit_are_told(item: Start) -> None:
+    estimate = item.estimate()
+    logged = item.logged_available_gib(estimate)
+    assert logged is not None
+    low, expected, high = (getattr(estimate.available, end) / GIB for end in ("low", "expected", "high"))
+    assert low <= logged <= high
+    assert abs(expected - logged) <= max(0.03 * logged, 1.6 if "gptoss" in item.id else 0.0)
+    assert estimate.weights_bytes / GIB == pytest.approx(item.logged["weights"], rel=0.025)
+    assert estimate.verdict != "refused" if item.started else not estimate.fits
