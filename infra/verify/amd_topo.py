@@ -21,18 +21,19 @@ _TITLES = (
 )
 _BDF = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _NUMA_LINE = re.compile(r"^\s*GPU\[(\d{1,3})\]\s*:\s*\(Topology\) Numa (Node|Affinity):\s*(-?\d{1,4}|N/A|None)\s*$", re.IGNORECASE)
-_NUMBER = re.compile(r"(?:N/A|\d{1,6})(?=\s|$)")
-_TYPE = re.compile(r"(?:XGMI|PCIE|XXXX|SELF|UNKNOWN|N/A|0)(?=\s|$)")
+# A weight is 13 or more (xGMI 15, PCIe 20 and up), hops are few: so a row of one table is not taken for one of the other, and a
+# weight cut to its first digit is not read.
 _FORMS = {
-    "weight": CellForm(pattern=_NUMBER, own=frozenset({"0"})),
-    "hops": CellForm(pattern=_NUMBER, own=frozenset({"0"})),
-    "link_type": CellForm(pattern=_TYPE, own=frozenset({"0", "SELF"})),
+    "weight": CellForm(pattern=re.compile(r"(?:N/A|0|\d{2,4})(?=\s|$)"), own=frozenset({"0"})),
+    "hops": CellForm(pattern=re.compile(r"(?:N/A|\d)(?=\s|$)"), own=frozenset({"0"})),
+    "link_type": CellForm(pattern=re.compile(r"(?:XGMI|PCIE|XXXX|UNKNOWN|N/A|0)(?=\s|$)"), own=frozenset({"0"})),
     "access": CellForm(
         pattern=re.compile(r"(?:ENABLED|DISABLED|True|False|N/A)(?=\s|$)"),
         own=frozenset({"ENABLED", "True"}),
         own_is_unique=False,
     ),
 }
+_AMD_SMI_TYPE = CellForm(pattern=re.compile(r"(?:XGMI|PCIE|XXXX|UNKNOWN|N/A|SELF)(?=\s|$)"), own=frozenset({"SELF"}))
 
 
 def table_title(line: str) -> str | None:
@@ -123,7 +124,7 @@ def _tables(lines: Sequence[Line], notes: Notes) -> tuple[tuple[str, ...], dict[
         rows = read_rows(
             texts[index + header.lines :],
             header,
-            _FORMS[title],
+            _AMD_SMI_TYPE if title == "link_type" and not labels[0].startswith("GPU") else _FORMS[title],
             is_end=lambda line: table_title(line) is not None or _device_header(line) is not None,
             notes=row_notes,
         )
@@ -162,16 +163,21 @@ def _links(
     links: dict[tuple[int, int], Link] = {}
 
     def number(table: list[list[int | str | None]] | None, i: int, j: int) -> int | None:
-        value = table[i][j] if table is not None else None
-        return value if isinstance(value, int) else None
+        values = [] if table is None else [value for value in (table[i][j], table[j][i]) if isinstance(value, int)]
+        return values[0] if values else None
 
     for i, one in enumerate(gpus):
         for j, other in enumerate(gpus):
             kind = link_type[i][j] if link_type is not None else None
-            if i != j and isinstance(kind, str):
-                link = amd_link(kind, number(hops, i, j), number(weight, i, j), with_hops=with_hops)
-                if link is not None:
-                    links[one, other] = link
+            if i == j or not isinstance(kind, str):
+                continue
+            pair_weight = number(weight, i, j)
+            if kind == "XGMI" and weight is not None and pair_weight is None:
+                # Only the weight tells a direct link from one through another GPU: without it the pair is not known.
+                continue
+            link = amd_link(kind, number(hops, i, j), pair_weight, with_hops=with_hops)
+            if link is not None:
+                links[one, other] = link
     return links
 
 

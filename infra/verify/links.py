@@ -93,7 +93,9 @@ class GpuLinks:
     numa: Mapping[int, Hashable | None]
 
     def link(self, one: int, other: int) -> Link | None:
-        return self.links.get((one, other)) or self.links.get((other, one))
+        """The link of a pair; where the two directions were read differently, the worse."""
+        there, back = self.links.get((one, other)), self.links.get((other, one))
+        return max(there, back) if there is not None and back is not None else there or back
 
     def unknown_pairs(self) -> int:
         return sum(self.link(one, other) is None for one, other in combinations(self.gpus, 2))

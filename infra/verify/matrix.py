@@ -162,6 +162,9 @@ def read_rows(
                 if joined is not None:
                     row, index = joined, index + count
                     break
+        own = header.labels.index(row.label)
+        if len(row.cells) > 1 and all(cell is None for i, cell in enumerate(row.cells) if i != own):
+            continue
         if row.label in rows and rows[row.label].cells != row.cells:
             twice.add(row.label)
         if row.label not in rows or _worth(row) > _worth(rows[row.label]):
