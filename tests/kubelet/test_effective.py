@@ -26,7 +26,8 @@ def test_merge_is_the_kubelets(name: str) -> None:
     scenario, answer = SCENARIOS[name], RECORDED[name]
     drop_ins = scenario["dropins"]
     if drop_ins == {}:
-        pytest.raises(KubeletRefuses, read_drop_ins, Path("/nonexistent/config.d"))
+        with pytest.raises(KubeletRefuses):
+            read_drop_ins(Path("/nonexistent/config.d"))
         return
     arguments = {"base": scenario["base"], "drop_ins": drop_ins, "flags": scenario["flags"]}
     if "error" in answer:
