@@ -35,6 +35,9 @@ _ENVIRONMENT = re.compile(r"(NCCL_[A-Z0-9_]+|RCCL_[A-Z0-9_]+) set by environment
 _GENERIC_WARN = re.compile(r"(?:NCCL|RCCL) WARN (.+?)\s*$")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled)")
 
+# Beginnings of lines that come once for each channel and rank and say nothing of what is judged here.
+_DULL = ("Channel ", "Trees ", "Tree ", "Ring ", "Connected all", "threadThresholds", "P2P Chunksize")
+
 
 @dataclass(frozen=True, order=True)
 class Edge:
@@ -106,7 +109,8 @@ class CollectiveLog:
         self._source = source
         self._lines = 0
         self._collective_lines = 0
-        self._edges: Counter[tuple[str, str]] = Counter()
+        self._edges: dict[str, dict[str, int]] = {}
+        self._distinct_edges = 0
         self._dropped_edges = 0
         self._hosts: dict[str, str] = {}
         self._versions: dict[str, str] = {}
@@ -128,46 +132,64 @@ class CollectiveLog:
         return self._collective_lines
 
     def read(self, lines: Iterable[str]) -> CollectiveLog:
+        """Takes lines, with or without their line breaks; may be called again with more."""
+        # Nine of ten lines name an edge that was seen before: for them nothing but a few searches and two look-ups is done.
+        edges, hosts = self._edges, self._hosts
+        count = collective = 0
         for line in lines:
-            self.feed(line)
+            count += 1
+            via = line.find(" via ")
+            if via >= 0:
+                start = line.find(" : ", 0, via)
+                if start >= 0 and line.find("->", start, via) >= 0:
+                    info = line.find(" NCCL INFO", 0, start)
+                    prefix = line[: info if info >= 0 else start]
+                    host = hosts.get(prefix)
+                    if host is None:
+                        host = self._host(prefix)
+                    collective += 1
+                    seen = edges.get(host)
+                    if seen is None:
+                        seen = edges[host] = {}
+                    text = line[start + 3 :]
+                    if text in seen:
+                        seen[text] += 1
+                    else:
+                        self._new_edge(seen, text)
+                    continue
+            if "CCL" in line:
+                self._collective_line(line)
+            elif "libibverbs" in line or "/dev/shm/nccl-" in line:
+                self._warn(line)
+        self._lines += count
+        self._collective_lines += collective
         return self
 
     def feed(self, line: str) -> None:
-        """Takes one line, with or without its line break."""
-        self._lines += 1
-        via = line.find(" via ")
-        if via >= 0:
-            arrow = line.rfind("->", 0, via)
-            if arrow >= 0:
-                start = line.rfind(" : ", 0, arrow)
-                if start >= 0:
-                    self._collective_lines += 1
-                    key = (self._host(line, start), line[start + 3 :])
-                    if key in self._edges or len(self._edges) < MOST_EDGES:
-                        self._edges[key] += 1
-                    else:
-                        self._dropped_edges += 1
-                    return
-        if "CCL" in line:
-            self._collective_line(line)
-        elif "libibverbs" in line or "/dev/shm/nccl-" in line:
-            self._warn(line)
+        """Takes one line."""
+        self.read((line,))
 
-    def _host(self, line: str, end: int) -> str:
-        info = line.find(" NCCL INFO", 0, end)
-        prefix = line[: info if info >= 0 else end]
-        host = self._hosts.get(prefix)
-        if host is None:
-            matches = _HOST.findall(prefix)
-            host = matches[-1] if matches else ""
-            if len(self._hosts) < 50_000:
-                self._hosts[prefix] = host
+    def _new_edge(self, seen: dict[str, int], text: str) -> None:
+        if self._distinct_edges < MOST_EDGES:
+            self._distinct_edges += 1
+            seen[text] = 1
+        else:
+            self._dropped_edges += 1
+
+    def _host(self, prefix: str) -> str:
+        matches = _HOST.findall(prefix)
+        host = matches[-1] if matches else ""
+        if len(self._hosts) < 50_000:
+            self._hosts[prefix] = host
         return host
 
     def _collective_line(self, line: str) -> None:
-        if " INFO " not in line and "WARN" not in line and "version" not in line:
+        info = line.find(" INFO ")
+        if info < 0 and "WARN" not in line and "version" not in line:
             return
         self._collective_lines += 1
+        if info >= 0 and line.startswith(_DULL, info + 6):
+            return
         if "version" in line and (match := _VERSION.search(line)):
             self._versions[match["version"]] = match["name"] if "hip" not in match["version"] else "RCCL"
         if "anks" in line and (match := _RANKS.search(line)):
@@ -216,7 +238,7 @@ class CollectiveLog:
         edges: Counter[Edge] = Counter()
         host_of: dict[int, str] = {}
         unread = 0
-        for (host, text), count in self._edges.items():
+        for host, text, count in [(host, text, n) for host, seen in self._edges.items() for text, n in seen.items()]:
             parsed = _parse_edge(text)
             if parsed is None:
                 unread += count

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from infra.verify.paste import strip_colours, unreadable
 
-_LONGEST_LINE = 64 * 1024
+_BLOCK = 256 * 1024
 
 
 def log_lines(path: str) -> Iterator[str]:
@@ -46,7 +46,15 @@ def _lines(handle: BinaryIO, path: str) -> Iterator[str]:
         raise unreadable(path, "it is a binary file; a log of NCCL or RCCL was expected.", code="BinaryInput")
     text = io.TextIOWrapper(buffered, encoding=encoding, errors="replace", newline=None)
     try:
-        while line := text.readline(_LONGEST_LINE):
-            yield strip_colours(line)
+        while block := text.read(_BLOCK):
+            # A line without end (no log) must not fill the memory; what is longer than a block is cut into pieces.
+            if not block.endswith("\n"):
+                block += text.readline(_BLOCK)
+            if "\x1b" in block or "^[" in block or "\u241b" in block:
+                block = strip_colours(block)
+            lines = block.split("\n")
+            if not lines[-1]:
+                lines.pop()
+            yield from lines
     finally:
         text.detach()
