@@ -12,8 +12,9 @@ from typing import Any
 from infra.catalog.load import pins
 from infra.config.cluster import StackConfig
 from infra.errors import NumawiseError, PlanError, Problem, did_you_mean, in_order
+from infra.plan.equal_pools import EqualPools
 from infra.plan.hardware import PoolHardware, hardware_of
-from infra.plan.kubelet import PoolDecision, decide_pool
+from infra.plan.kubelet import PoolDecision
 from infra.plan.model import (
     ClusterPlan,
     DevicePluginPlan,
@@ -21,7 +22,7 @@ from infra.plan.model import (
     PoolPlan,
     RolloutWave,
 )
-from infra.plan.sizing import SizedModel, size_model
+from infra.plan.sizing import EqualModels, SizedModel
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
 DEVICE_PLUGIN_PINS = {"nvidia": "nvidia-device-plugin", "amd": "amd-device-plugin"}
@@ -34,12 +35,13 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
     _check_names(config, problems)
     hardware = _hardware(config, problems)
     sized: dict[int, SizedModel] = {}
+    equal_models = EqualModels()
     for index, model in enumerate(config.models):
         pool = hardware.get(model.node_pool)
         if pool is None:
             continue
         with _collected(problems):
-            sized[index] = size_model(model, f"models[{index}]", pool)
+            sized[index] = equal_models.size(model, f"models[{index}]", pool)
             warnings += sized[index].warnings
     if config.kubernetes_version != NEWEST_PROVEN:
         warnings.append(
@@ -50,13 +52,14 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
             )
         )
     pools: list[PoolPlan] = []
+    equal_pools = EqualPools()
     models: dict[int, ModelPlan] = {}
     for index, pool in enumerate(config.node_pools):
         if pool.name not in hardware:
             continue
         mine = {number: size for number, size in sized.items() if config.models[number].node_pool == pool.name}
         with _collected(problems):
-            decision = decide_pool(
+            decision = equal_pools.decide(
                 path=f"nodePools[{index}]",
                 shape=hardware[pool.name].shape,
                 nodes=len(pool.names_of_nodes),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.catalog.load import pins
@@ -50,6 +51,29 @@ class SizedModel:
     pod_shape: PodShape
     reasons: tuple[str, ...]
     warnings: tuple[Problem, ...]
+
+
+class EqualModels:
+    """size_model() for one plan, with a memory: models that differ in names alone, on equal pools, are sized once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, SizedModel] = {}
+
+    def size(self, model: Model, path: str, hardware: PoolHardware) -> SizedModel:
+        """As size_model(); what cannot be sized raises anew, with its own paths."""
+        pool = hardware.pool.model_dump_json(include={"kubelet", "co_tenants"})
+        key = (model.model_dump_json(exclude={"name", "node_pool"}), hardware.shape, len(hardware.pool.names_of_nodes), pool)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = size_model(model, path, hardware)
+        return replace(
+            known,
+            path=path,
+            model=model,
+            hardware=hardware,
+            pod_shape=replace(known.pod_shape, name=model.name, path=path),
+            warnings=tuple(replace(warning, path=path + warning.path.removeprefix(known.path)) for warning in known.warnings),
+        )
 
 
 def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
