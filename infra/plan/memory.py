@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import floor
+from typing import Any
 
 from infra.catalog.types import Accelerator
 from infra.plan.activation import profile_tokens
@@ -17,12 +18,37 @@ from infra.plan.memory_types import Check, MemoryEstimate, StageMemory, Tokens, 
 from infra.plan.weights import resolve_dtype
 from infra.units import GIB
 
-__all__ = ["Check", "MemoryEstimate", "Span", "StageMemory", "Tokens", "Verdict", "default_block_size", "estimate_memory"]
+__all__ = [
+    "Check",
+    "MemoryEstimate",
+    "Span",
+    "StageMemory",
+    "Tokens",
+    "Verdict",
+    "default_block_size",
+    "estimate_memory",
+    "options_of_engine_args",
+]
 
 # by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
 AMD_BLOCK_SIZES = ((32_768, 16), (65_536, 32), (None, 64))
 DEFAULT_CONTEXT = 4096
 PADDED_LATENT_HEAD = 256
+
+
+def options_of_engine_args(engine_args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of estimate_memory() that vLLM's flags (without dashes, as in a stack file's engineArgs) decide; values of a wrong type are left out."""
+    options: dict[str, Any] = {}
+    offload, cache = engine_args.get("cpu-offload-gb"), engine_args.get("kv-cache-memory-bytes")
+    if isinstance(offload, int | float) and not isinstance(offload, bool) and offload > 0:
+        options["cpu_offload_gib"] = float(offload)
+    if isinstance(cache, int) and not isinstance(cache, bool) and cache > 0:
+        options["kv_cache_memory_bytes"] = cache
+    if engine_args.get("enforce-eager") is True:
+        options["enforce_eager"] = True
+    if engine_args.get("enable-prefix-caching") is False:
+        options["enable_prefix_caching"] = False
+    return options
 
 
 def default_block_size(architecture: Architecture, accelerator: Accelerator, max_model_len: int) -> int:
@@ -52,11 +78,15 @@ def estimate_memory(
     expert_parallel: bool = False,
     data_parallel_size: int = 1,
     linked: bool | None = None,
+    cpu_offload_gib: float = 0.0,
+    kv_cache_memory_bytes: int | None = None,
+    enable_prefix_caching: bool = True,
 ) -> MemoryEstimate:
     """Memory of each rank and the verdict. What is None is vLLM's default for the version and the device.
 
     The sizes must be ones that vLLM accepts (infra.plan.parallelism). `linked`: the tensor-parallel ranks reach each other over NVLink or xGMI; None takes the
-    device's own fabric. PlanError where the device's memory is not known; ConfigError for a dtype or quantization that does not go with the model.
+    device's own fabric. `cpu_offload_gib` of each rank's weights stay in host memory (cpu_offload_gb); `kv_cache_memory_bytes` replaces the whole
+    computation of the cache, utilisation included. PlanError where the device's memory is not known; ConfigError for a dtype or quantization that does not go with the model.
     """
     options = tuple((name, value) for name, value in locals().items() if name not in ("architecture", "accelerator"))
     engine = engine_memory(vllm_version)
@@ -74,6 +104,7 @@ def estimate_memory(
         kv_cache_dtype=kv_cache_dtype or "auto",
         block_size=block_size or default_block_size(architecture, accelerator, length),
         dtype=dtype,
+        enable_prefix_caching=enable_prefix_caching,
     )
     requested, stages = stage_memory(
         architecture,
@@ -91,13 +122,17 @@ def estimate_memory(
         table_tokens=max(length, architecture.max_position_embeddings),
         enforce_eager=enforce_eager,
         linked=accelerator.fabric.is_fast if linked is None else linked,
+        offload_bytes=round(cpu_offload_gib * GIB),
+        fixed_cache_bytes=kv_cache_memory_bytes,
     )
     in_flight = in_flight_tokens(batched, pipeline_parallel_size)
     rooms = [[getattr(stage.available, end) for stage in stages] for end in ("low", "expected", "high")]
     low, expected, high = (cache.capacity(room, length, in_flight) for room in rooms)
     checks = [_cache_check(cache, rooms, length, in_flight, stages)]
     ranks = tensor_parallel_size * pipeline_parallel_size * data_parallel_size
-    if engine.engine == "V1":
+    if kv_cache_memory_bytes is not None:
+        checks.append(_fixed_cache_check(engine, accelerator, total_bytes, kv_cache_memory_bytes, stages))
+    elif engine.engine == "V1":
         checks.append(_free_memory_check(engine, accelerator, total_bytes, utilization, ranks))
     if not enforce_eager:
         if engine.warm_up_outside_budget:
@@ -178,6 +213,20 @@ def _free_memory_check(engine: EngineMemory, accelerator: Accelerator, total_byt
         holds_high=wanted <= total_bytes - baseline.low,
         failure=f"gpu_memory_utilization {utilization:g} asks for {wanted / GIB:.2f} GiB; about {(total_bytes - taken) / GIB:.2f} of"
         f" {total_bytes / GIB:.2f} GiB are free at start, so use at most {floor(100 * (total_bytes - taken) / total_bytes) / 100:.2f}",
+    )
+
+
+def _fixed_cache_check(
+    engine: EngineMemory, accelerator: Accelerator, total_bytes: int, cache_bytes: int, stages: Sequence[StageMemory]
+) -> Check:
+    """A cache of given size must fit the device beside everything else; vLLM checks nothing, and runs out of memory."""
+    free = total_bytes - engine.baselines[accelerator.vendor].of(total_bytes).expected
+    taken = Span.maximum(*(stage.weights + stage.communication + stage.activation.peak + stage.graphs for stage in stages))
+    return Check(
+        holds_low=taken.high + cache_bytes <= free,
+        holds_high=taken.low + cache_bytes <= free,
+        failure=f"kv_cache_memory_bytes {cache_bytes / GIB:.2f} GiB and {taken.low / GIB:.2f} to {taken.high / GIB:.2f} GiB for the rest exceed the"
+        f" {free / GIB:.2f} GiB that are free at start; use at most {max(0, floor(free - taken.high))}",
     )
 
 

@@ -11,6 +11,10 @@ from infra.plan.weights import resolve_dtype, resolve_quantization
 from infra.units import GIB, KIB
 
 
+GPUS_OF_A_NODE = 8
+LARGEST_PCIE_GROUP = 2  # vLLM's custom all-reduce needs NVLink or xGMI between all pairs above two ranks
+
+
 def gib(size_bytes: float) -> str:
     return f"{size_bytes / GIB:.2f} GiB"
 
@@ -46,7 +50,12 @@ def _parts(estimate: MemoryEstimate) -> tuple[str, ...]:
     sentences = [
         f"budget {gib(estimate.requested.expected)}: {gib(estimate.total_bytes)} that torch sees on {estimate.accelerator.id}"
         f" x gpu_memory_utilization {estimate.gpu_memory_utilization:g}.",
-        f"weights {gib(stage.weights.expected)}: {weights_in}, the fullest of {split} {'ranks' if split > 1 else 'rank'}.",
+        f"weights {gib(stage.weights.expected)}: {weights_in}, the fullest of {split} {'ranks' if split > 1 else 'rank'}"
+        + (
+            f", {dict(estimate.options)['cpu_offload_gib']:g} GiB of it in host memory."
+            if dict(estimate.options)["cpu_offload_gib"]
+            else "."
+        ),
         f"activations {gib(stage.activation.peak.expected)}: {phases[stage.activation.phase]}.",
         f"outside torch {gib(stage.communication.expected)}: "
         + (
@@ -81,12 +90,29 @@ def _consequences(estimate: MemoryEstimate) -> tuple[str, ...]:
         )
     if not estimate.fits and 0 < estimate.largest_max_model_len < asked and _only_cache_fails(estimate):
         sentences.append(f"the largest max_model_len that starts for certain is {estimate.largest_max_model_len:,}.")
+    sentences += _links(estimate)
     error = measured_error()
     sentences.append(
         f"measured error of the available cache over {error.starts} real starts: median {error.median * 100:.1f} %, nine in ten within"
         f" {error.ninetieth * 100:.1f} %."
     )
     return tuple(sentences)
+
+
+def _links(estimate: MemoryEstimate) -> list[str]:
+    """What the ranks' links mean for the asked size."""
+    ranks, fabric = estimate.tensor_parallel_size, estimate.accelerator.fabric
+    domain = max(fabric.domain_size or 1, GPUS_OF_A_NODE)
+    if ranks > domain:
+        return [
+            f"{ranks} tensor-parallel ranks are more than the {domain} GPUs of a node or link domain: collectives of every layer would cross the network;"
+            f" tensor parallel {domain} x pipeline parallel {-(-ranks // domain)} does not."
+        ]
+    if ranks > LARGEST_PCIE_GROUP and not fabric.is_fast:
+        return [
+            f"{ranks} ranks over PCIe: vLLM turns its custom all-reduce off above {LARGEST_PCIE_GROUP}; pipeline parallel asks less of the links."
+        ]
+    return []
 
 
 def _only_cache_fails(estimate: MemoryEstimate) -> bool:

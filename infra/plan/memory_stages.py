@@ -38,8 +38,13 @@ def stage_memory(
     table_tokens: int,
     enforce_eager: bool,
     linked: bool,
+    offload_bytes: int = 0,
+    fixed_cache_bytes: int | None = None,
 ) -> tuple[Span, tuple[StageMemory, ...]]:
-    """The budget a GPU and the stages. `tokens` and `sequences` are the profile run's batch, `table_tokens` the positions of the rotary table."""
+    """The budget a GPU and the stages. `tokens` and `sequences` are the profile run's batch, `table_tokens` the positions of the rotary table.
+
+    `offload_bytes` of each rank's weights stay in host memory. `fixed_cache_bytes` is the cache whatever is left (kv_cache_memory_bytes).
+    """
     element = DTYPE_BYTES[dtype]
     kernels = engine.expert_kernels_on(accelerator)
     smaller, larger = _weights_spread(architecture, quantization, accelerator, kernels)
@@ -76,14 +81,18 @@ def stage_memory(
             if engine.graphs_in_budget and not enforce_eager
             else NOTHING
         )
-        size = weights[stage] + _rotary_table_bytes(architecture, table_tokens, element)
+        size = max(0, weights[stage] - offload_bytes) + _rotary_table_bytes(architecture, table_tokens, element)
         weight = Span(low=size * (1 - smaller), expected=size, high=size * (1 + larger))
         taken = weight + communication + activation.peak + graphs
         room = requested.expected - taken.expected
-        available = Span(
-            low=requested.low - taken.high,
-            expected=room,
-            high=requested.high - taken.low + max(0.0, room) * engine.unstated_spread,
+        available = (
+            Span(
+                low=requested.low - taken.high,
+                expected=room,
+                high=requested.high - taken.low + max(0.0, room) * engine.unstated_spread,
+            )
+            if fixed_cache_bytes is None
+            else Span.exact(fixed_cache_bytes)
         )
         stages.append(
             StageMemory(

@@ -13,7 +13,7 @@ from infra.catalog.names import find_accelerator, find_model
 from infra.catalog.types import AcceleratorMemory
 from infra.errors import ConfigError, PlanError
 from infra.plan.architecture import architecture_of
-from infra.plan.memory import default_block_size, estimate_memory
+from infra.plan.memory import default_block_size, estimate_memory, options_of_engine_args
 from infra.plan.memory_profile import Span, engine_memory, version_key
 from infra.plan.memory_sizes import fitting_sizes, smallest_fit, valid_sizes, with_size
 from infra.units import GIB
@@ -255,3 +255,41 @@ def test_a_thousand_estimates_cost_less_than_a_second() -> None:
     for index in range(1000):
         estimate_memory(architectures[index % 20], H100, max_model_len=1024 + index)
     assert time.process_time() - begin < 1.0
+
+
+def test_offloaded_weights_leave_their_room_to_the_cache() -> None:
+    plain, offloading = (estimate_memory(LLAMA_70B, H100, tensor_parallel_size=2, cpu_offload_gib=gib) for gib in (0, 20))
+    assert offloading.available.expected - plain.available.expected == pytest.approx(20 * GIB)
+    assert any("20 GiB of it in host memory" in reason for reason in offloading.reasons)
+
+
+def test_a_cache_of_given_size_replaces_the_computation_and_must_fit_the_device() -> None:
+    given = estimate_memory(LLAMA_8B, H100, kv_cache_memory_bytes=40 * GIB, max_model_len=8192)
+    assert given.fits and given.tokens.low == given.tokens.high == 40 * GIB // 131072
+    assert given.available.expected == 40 * GIB
+    assert estimate_memory(LLAMA_8B, H100, kv_cache_memory_bytes=80 * GIB, max_model_len=8192).verdict == "refused"
+
+
+def test_engine_arguments_become_options() -> None:
+    flags = {
+        "cpu-offload-gb": 10,
+        "kv-cache-memory-bytes": 5 * GIB,
+        "enforce-eager": True,
+        "enable-prefix-caching": False,
+        "seed": 1,
+    }
+    assert options_of_engine_args(flags) == {
+        "cpu_offload_gib": 10.0,
+        "kv_cache_memory_bytes": 5 * GIB,
+        "enforce_eager": True,
+        "enable_prefix_caching": False,
+    }
+    assert options_of_engine_args({"cpu-offload-gb": "many", "enforce-eager": "yes"}) == {}
+
+
+def test_reasons_say_what_the_links_mean() -> None:
+    across = estimate_memory(LLAMA_70B, H100, tensor_parallel_size=16, max_model_len=8192)
+    assert any("tensor parallel 8 x pipeline parallel 2 does not" in reason for reason in across.reasons)
+    pcie = estimate_memory(LLAMA_70B, L40S, tensor_parallel_size=4, max_model_len=8192)
+    assert any("custom all-reduce off above 2" in reason for reason in pcie.reasons)
+    assert not any("all-reduce" in reason for reason in estimate_memory(LLAMA_70B, L40S, tensor_parallel_size=2).reasons)
