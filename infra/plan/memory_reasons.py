@@ -10,7 +10,6 @@ from infra.plan.memory_types import MemoryEstimate
 from infra.plan.weights import resolve_dtype, resolve_quantization
 from infra.units import GIB, KIB
 
-
 GPUS_OF_A_NODE = 8
 LARGEST_PCIE_GROUP = 2  # vLLM's custom all-reduce needs NVLink or xGMI between all pairs above two ranks
 
