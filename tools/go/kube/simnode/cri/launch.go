@@ -129,13 +129,23 @@ func (r *Runtime) runsProgram(c *container) bool {
 	return r.options.Images.IsProcess(c.config.Image.Image)
 }
 
-// annotation reads sim.numawise.dev/KEY.CONTAINER, else sim.numawise.dev/KEY, of the pod.
+// annotation reads sim.numawise.dev/KEY.CONTAINER, else sim.numawise.dev/KEY, of the pod, else SIM_NUMAWISE_KEY of the
+// container's environment: a stack file sets a model's environment, and not its pods' annotations.
 func (c *container) annotation(key string) string {
 	annotations := c.sandbox.config.Annotations
 	if value, found := annotations[annotationRoot+key+"."+c.config.GetMetadata().GetName()]; found {
 		return value
 	}
-	return annotations[annotationRoot+key]
+	if value, found := annotations[annotationRoot+key]; found {
+		return value
+	}
+	name := "SIM_NUMAWISE_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
+	for _, variable := range c.config.GetEnvs() {
+		if variable.GetKey() == name {
+			return variable.GetValue()
+		}
+	}
+	return ""
 }
 
 func (r *Runtime) standInOf(ctx context.Context, c *container) (*StandIn, error) {
