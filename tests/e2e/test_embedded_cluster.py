@@ -42,7 +42,7 @@ def test_up_again_says_that_it_runs(cluster: EmbeddedCluster) -> None:
 def test_nodes_show_the_simulated_machine(cluster: EmbeddedCluster) -> None:
     node = cluster.api.get("/api/v1/nodes/gpu-a")
     assert node["status"]["capacity"]["cpu"] == "32"
-    assert node["status"]["capacity"]["memory"] == f"{128 * 1024 * 1024}Ki"
+    assert node["status"]["capacity"]["memory"] == "128Gi"
     assert node["status"]["allocatable"]["cpu"] == "28"
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
     assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.37.2"
@@ -216,7 +216,7 @@ def test_a_reboot_with_another_mem_total_leaves_the_kubelet_dead_until_its_state
     assert "node gpu-b is not ready" in dead.stderr and "the expected machine state is different from the real one" in dead.stderr
     (cluster.layout.node("gpu-b") / "var/lib/kubelet/memory_manager_state").unlink()
     cluster.run("node", "restart", "gpu-b")
-    assert cluster.api.get("/api/v1/nodes/gpu-b")["status"]["capacity"]["memory"] == f"{less // 1024}Ki"
+    assert cluster.api.get("/api/v1/nodes/gpu-b")["status"]["capacity"]["memory"] == f"{less // (1 << 20)}Mi"
 
 
 def test_it_goes_on_after_everything_was_killed(cluster: EmbeddedCluster) -> None:

@@ -142,7 +142,7 @@ func (c *container) annotation(key string) string {
 	name := "SIM_NUMAWISE_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 	for _, variable := range c.config.GetEnvs() {
 		if variable.GetKey() == name {
-			return variable.GetValue()
+			return string(variable.GetValue())
 		}
 	}
 	return ""
