@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.toolchain.errors import ToolchainError
+from tools.toolchain.progress import HEARTBEAT_SECONDS
 
 MARKER = "entry.json"
 
@@ -127,21 +128,28 @@ class Cache:
 
     @contextlib.contextmanager
     def lock(self, part: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Holds the part's lock across processes; `waiting` is called once where another process has it."""
+        """Holds the part's lock across processes; `waiting` is called at once and every half minute where another process has it."""
         with self._writable(part):
             folder = self.root / "locks"
             folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(folder / part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waiting()
-                fcntl.flock(handle, fcntl.LOCK_EX)
+            self._take(handle, waiting)
             self._sweep(part)
             yield
         finally:
             os.close(handle)
+
+    def _take(self, handle: int, waiting: Callable[[], None]) -> None:
+        said = -HEARTBEAT_SECONDS
+        while True:
+            try:
+                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() - said >= HEARTBEAT_SECONDS:
+                    waiting()
+                    said = time.monotonic()
+                time.sleep(0.2)
 
     def _sweep(self, part: str) -> None:
         # Only the lock's holder makes entries of this part, so every half-made one is a killed process's.
