@@ -209,6 +209,8 @@ func (r *Runtime) environment(c *container) []string {
 	if !hasHome {
 		env = append(env, "HOME=/tmp")
 	}
+	// A Python with a shared library would take the machine's own of another release: its run path is not there.
+	env = append(env, "LD_LIBRARY_PATH=/.sim/python/lib")
 	return append(env, "HOSTNAME="+c.sandbox.config.Hostname)
 }
 
