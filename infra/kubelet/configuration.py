@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from infra.kubelet.faults import KubeletRefuses
 from infra.kubelet.feature_gates import FeatureGates, gates_of
 from infra.kubelet.quantity import parse_json_quantity
+from infra.kubelet.versions import VersionRules, rules_of
 
 SECOND = 10**9
 _MILLISECOND = 10**6
@@ -313,6 +314,7 @@ class Configuration:
 
     fields: Mapping[str, Any]
     gates: FeatureGates
+    rules: VersionRules
     unknown: tuple[str, ...] = field(default=())
 
     def __getitem__(self, name: str) -> Any:
@@ -322,11 +324,12 @@ class Configuration:
 def load(document: Mapping[str, Any], *, kubernetes_version: str) -> Configuration:
     """Decodes and defaults a configuration; KubeletRefuses at stage `load` where the kubelet could not."""
     fields = dict(_DEFAULTS)
+    rules = rules_of(kubernetes_version)
     unknown = []
     try:
         for name, value in document.items():
             known = FIELDS.get(name)
-            if known is None:
+            if known is None or name in rules.unknown_fields:
                 unknown.append(str(name))
                 continue
             kind, default = known
@@ -335,11 +338,11 @@ def load(document: Mapping[str, Any], *, kubernetes_version: str) -> Configurati
                 fields[name] = decoded
     except _WrongType as wrong:
         raise KubeletRefuses("load", (str(wrong),)) from None
-    gates, errors = gates_of(kubernetes_version, fields["featureGates"] or {})
+    gates, errors = gates_of(rules.version, fields["featureGates"] or {})
     if errors:
         raise KubeletRefuses("load", errors)
     _conditional_defaults(fields, gates)
-    return Configuration(fields, gates, tuple(unknown))
+    return Configuration(fields, gates, rules, tuple(unknown))
 
 
 def _conditional_defaults(fields: dict[str, Any], gates: FeatureGates) -> None:

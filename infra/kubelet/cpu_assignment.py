@@ -22,13 +22,17 @@ class Strategy:
     distribute_over_numa: bool = False
     group_size: int = 1
     align_by_socket: bool = False
+    capped_shares: bool = True
+    odd_requests_from_cache: bool = True
 
 
 def take_by_topology(topology: CPUTopology, available: int, count: int, strategy: Strategy) -> int:
     """`count` CPUs out of `available`; AllocationError with the kubelet's words where there are too few."""
     if strategy.distribute_over_numa:
         return _take_distributed(topology, available, count, strategy)
-    return _take_packed(topology, available, count, spread=strategy.spread_over_cores, uncore=strategy.prefer_uncore_cache)
+    uncore = strategy.prefer_uncore_cache
+    odd = strategy.odd_requests_from_cache
+    return _take_packed(topology, available, count, spread=strategy.spread_over_cores, uncore=uncore, odd=odd)
 
 
 class _Accumulator:
@@ -106,13 +110,13 @@ class _Accumulator:
             if self.needed >= cpus.bit_count():
                 self.take(cpus)
 
-    def take_uncore_caches(self) -> None:
+    def take_uncore_caches(self, *, odd: bool) -> None:
         for cache in self.uncore_caches():
             if self.needed >= self.topology.cpus_per_uncore:
                 self._take_full_uncore_caches()
             if self.needed < 1:
                 return
-            self._take_partial_uncore_cache(cache)
+            self._take_partial_uncore_cache(cache, odd=odd)
             if self.needed < 1:
                 return
 
@@ -122,15 +126,15 @@ class _Accumulator:
             if self.needed >= caches[cache].bit_count():
                 self.take(caches[cache])
 
-    def _take_partial_uncore_cache(self, cache: int) -> None:
+    def _take_partial_uncore_cache(self, cache: int, *, odd: bool) -> None:
         topology = self.topology
         per_core = topology.cpus_per_core
-        cores_needed = (self.needed + per_core - 1) // per_core
+        cores_needed = (self.needed + per_core - 1) // per_core if odd else self.needed // per_core
         inside = topology.uncore_cpus[cache] & self.free
         cpus = 0
         for core in [core for _, core in topology.cores if core & inside][:cores_needed]:
             cpus |= core & self.free
-        if self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
+        if odd and self.needed % 2 and per_core > 1 and cpus.bit_count() > self.needed:
             cpus ^= 1 << (cpus.bit_length() - 1)
         if cpus.bit_count() == self.needed:
             self.take(cpus)
@@ -179,7 +183,7 @@ class _Accumulator:
                 yield from by_count[count]
 
 
-def _take_packed(topology: CPUTopology, available: int, count: int, *, spread: bool, uncore: bool) -> int:
+def _take_packed(topology: CPUTopology, available: int, count: int, *, spread: bool, uncore: bool, odd: bool = True) -> int:
     if count < 1:
         return 0
     acc = _Accumulator(topology, available, count)
@@ -190,7 +194,7 @@ def _take_packed(topology: CPUTopology, available: int, count: int, *, spread: b
         first, second = second, first
     steps: list[Callable[[], None]] = [first, second]
     if uncore:
-        steps.append(acc.take_uncore_caches)
+        steps.append(lambda: acc.take_uncore_caches(odd=odd))
     if not spread:
         steps.append(acc.take_full_cores)
     for step in steps:
@@ -344,7 +348,8 @@ def _take_shares(acc: _Accumulator, nodes: list[int], remainder_nodes: list[int]
             acc.take(0)
 
     share = count // len(nodes) // group * group
-    share = min([share, *(on(node).bit_count() // group * group for node in nodes)])
+    if strategy.capped_shares:
+        share = min([share, *(on(node).bit_count() // group * group for node in nodes)])
     for node in nodes:
         take(node, share)
     remainder = count - share * len(nodes)

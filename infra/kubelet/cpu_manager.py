@@ -9,6 +9,7 @@ from infra.kubelet.cpu_topology import CPUTopology, cpu_list
 from infra.kubelet.faults import AllocationError, EmptyPodSharedPoolError, SMTAlignmentError
 from infra.kubelet.hints import UNSATISFIABLE, MaskSpace, ProviderHints, ResourceHints, masks_of, masks_with_at_least, positions
 from infra.kubelet.pods import GUARANTEED, Container, Pod
+from infra.kubelet.versions import VersionRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,14 @@ class StaticCPUManager:
     """The static policy on one machine; it holds no state of its own, states are passed in."""
 
     def __init__(
-        self, topology: CPUTopology, space: MaskSpace, reserved: int, options: CPUManagerOptions, *, pod_level_managers: bool
+        self,
+        topology: CPUTopology,
+        space: MaskSpace,
+        reserved: int,
+        options: CPUManagerOptions,
+        rules: VersionRules,
+        *,
+        pod_level_managers: bool,
     ) -> None:
         self.topology = topology
         self.space = space
@@ -48,7 +56,7 @@ class StaticCPUManager:
         self.reserved_cores = topology.siblings(reserved)
         self.options = options
         self.pod_level_managers = pod_level_managers
-        self.strategy = strategy_of(topology, options)
+        self.strategy = strategy_of(topology, options, rules)
         self._cpu_masks = space.submasks(topology.numa_with_cpus)
 
     def initial_state(self) -> CPUState:
@@ -232,24 +240,26 @@ class StaticCPUManager:
             state.shared |= cpus
 
 
-def strategy_of(topology: CPUTopology, options: CPUManagerOptions) -> Strategy:
+def strategy_of(topology: CPUTopology, options: CPUManagerOptions, rules: VersionRules) -> Strategy:
     """How the options have CPUs taken."""
     return Strategy(
         spread_over_cores=options.distribute_cpus_across_cores,
         prefer_uncore_cache=options.prefer_align_cpus_by_uncorecache,
         distribute_over_numa=options.distribute_cpus_across_numa,
         group_size=topology.cpus_per_core if options.full_pcpus_only else 1,
-        align_by_socket=options.align_by_socket,
+        align_by_socket=options.align_by_socket and rules.distribution_knows_sockets,
+        capped_shares=rules.distribution_knows_sockets,
+        odd_requests_from_cache=rules.uncore_cache_takes_odd_requests,
     )
 
 
-def reserve_cpus(topology: CPUTopology, specific: int, count: int, options: CPUManagerOptions) -> int:
+def reserve_cpus(topology: CPUTopology, specific: int, count: int, options: CPUManagerOptions, rules: VersionRules) -> int:
     """The reserved CPUs: those named, or the first `count` in the order of the allocator. AllocationError where they cannot be had."""
     if specific:
         reserved = specific
     else:
         try:
-            reserved = take_by_topology(topology, topology.all_cpus, count, strategy_of(topology, options))
+            reserved = take_by_topology(topology, topology.all_cpus, count, strategy_of(topology, options, rules))
         except AllocationError:
             reserved = 0
     if reserved.bit_count() != count:

@@ -30,7 +30,7 @@ class DeviceResource:
         "without_topology",
     )
 
-    def __init__(self, devices: Sequence[Device], machine: Machine, space: MaskSpace) -> None:
+    def __init__(self, devices: Sequence[Device], machine: Machine, space: MaskSpace, *, device_nodes_only: bool) -> None:
         latest = {device.id: device for device in devices}
         listed = list(latest.values())
         position = {node.id: index for index, node in enumerate(sorted(machine.numa_nodes, key=lambda node: node.id))}
@@ -46,7 +46,7 @@ class DeviceResource:
         nodes = 0
         for mask in self.nodes_of:
             nodes |= mask
-        self.device_nodes = nodes or space.full
+        self.device_nodes = nodes if nodes and device_nodes_only else space.full
         groups: dict[int, int] = {}
         for index, mask in enumerate(self.nodes_of):
             groups[mask] = groups.get(mask, 0) | 1 << index
@@ -82,8 +82,12 @@ class DeviceState:
 class DeviceManager:
     """All device plugins of a node. Plugins prefer devices in listing order (GetPreferredAllocation) where `ordered`."""
 
-    def __init__(self, devices: Mapping[str, Sequence[Device]], machine: Machine, space: MaskSpace) -> None:
-        self.resources = {name: DeviceResource(devices[name], machine, space) for name in sorted(devices)}
+    def __init__(
+        self, devices: Mapping[str, Sequence[Device]], machine: Machine, space: MaskSpace, *, device_nodes_only: bool = True
+    ) -> None:
+        self.resources = {
+            name: DeviceResource(devices[name], machine, space, device_nodes_only=device_nodes_only) for name in sorted(devices)
+        }
 
     def initial_state(self) -> DeviceState:
         return DeviceState(dict.fromkeys(self.resources, 0))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infra.errors import did_you_mean
+from infra.kubelet.versions import parse_version
 
 _REGISTRY = Path(__file__).with_name("feature_gates.json")
 _ALL_ALPHA, _ALL_BETA = "AllAlpha", "AllBeta"
@@ -53,18 +54,13 @@ def _registry() -> tuple[dict[str, list[list]], dict[str, list[str]]]:
 @lru_cache(maxsize=16)
 def known_gates(kubernetes_version: str) -> Mapping[str, Gate]:
     """All gates of a version such as "1.37"."""
-    wanted = _version(kubernetes_version)
+    wanted = parse_version(kubernetes_version)
     gates: dict[str, Gate] = {}
     for name, history in _registry()[0].items():
         for version, default, stage, locked in history:
-            if _version(version) <= wanted:
+            if parse_version(version) <= wanted:
                 gates[name] = Gate(default, stage, locked)
     return gates
-
-
-def _version(text: str) -> tuple[int, int]:
-    major, minor = text.removeprefix("v").split(".")[:2]
-    return int(major), int(minor)
 
 
 @lru_cache(maxsize=16)

@@ -25,17 +25,9 @@ from infra.kubelet.node_fit import NodeAllocatable, is_extended_resource
 from infra.kubelet.quantity import NANO, format_quantity, parse_quantity, round_up
 from infra.kubelet.topology_manager import DEFAULT_MAX_NUMA_NODES, NONE, SINGLE_NUMA_NODE, TopologyPolicy, topology_policy
 from infra.kubelet.validation import parse_cpu_set, validation_errors
+from infra.kubelet.versions import cpu_option_gate, topology_option_gate
 
 CPU_POLICIES, MEMORY_POLICIES = ("none", "static"), ("None", "Static")
-CPU_OPTIONS = {
-    "full-pcpus-only": "",
-    "distribute-cpus-across-numa": "CPUManagerPolicyBetaOptions",
-    "align-by-socket": "CPUManagerPolicyAlphaOptions",
-    "distribute-cpus-across-cores": "CPUManagerPolicyAlphaOptions",
-    "strict-cpu-reservation": "",
-    "prefer-align-cpus-by-uncorecache": "",
-}
-_TOPOLOGY_OPTIONS = ("prefer-closest-numa-nodes", "max-allowable-numa-nodes")
 _EXCLUSIVE_OPTIONS = (
     ("full-pcpus-only", "distribute-cpus-across-cores"),
     ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
@@ -97,7 +89,7 @@ def start_node(
     gates = configuration.gates
     pod_level, managers = gates["PodLevelResources"], gates["PodLevelResources"] and gates["PodLevelResourceManagers"]
     space = _space(machine)
-    device_manager = DeviceManager(devices, machine, space)
+    device_manager = DeviceManager(devices, machine, space, device_nodes_only=configuration.rules.device_hints_on_device_nodes_only)
     cpus = _cpu_manager(machine, configuration, reservation, specific_cpus, pod_level_managers=managers)
     memory = _memory_manager(machine, configuration, reservation, pod_level_managers=managers)
     over = [
@@ -271,12 +263,13 @@ def _topology_manager(machine: Machine, configuration: Configuration) -> Topolog
     name, stage, path = configuration["topologyManagerPolicy"], "topologymanager", "topologyManagerPolicyOptions"
     if name == NONE:
         return None
-    options = configuration[path] or {}
+    options, stages = configuration[path] or {}, configuration.rules.topology_options
     for option in options:
-        if option not in _TOPOLOGY_OPTIONS:
-            raise KubeletRefuses(
-                stage, (f"{path}.{option}: is no option of the topology manager.{did_you_mean(option, _TOPOLOGY_OPTIONS)}",)
-            )
+        if option not in stages:
+            raise KubeletRefuses(stage, (f"{path}.{option}: is no option of the topology manager.{did_you_mean(option, stages)}",))
+        gate = topology_option_gate(option, configuration.rules.version)
+        if gate and not configuration.gates[gate]:
+            raise KubeletRefuses(stage, (f"{path}.{option}: needs the feature gate {gate}",))
     closest = _boolean(options, "prefer-closest-numa-nodes", stage, path)
     most = DEFAULT_MAX_NUMA_NODES
     text = options.get("max-allowable-numa-nodes")
@@ -352,19 +345,20 @@ def _cpu_manager(
             )
     count = round_up(reservation["cpu"], NANO)
     try:
-        reserved = reserve_cpus(topology, specific, count, parsed)
+        reserved = reserve_cpus(topology, specific, count, parsed, configuration.rules)
     except (AllocationError, KubeletHangs) as error:
         raise KubeletRefuses(stage, (f"{error}; the machine has {topology.cpu_count} CPUs",)) from None
-    return StaticCPUManager(topology, _space(machine), reserved, parsed, pod_level_managers=pod_level_managers)
+    return StaticCPUManager(topology, _space(machine), reserved, parsed, configuration.rules, pod_level_managers=pod_level_managers)
 
 
 def _cpu_options(configuration: Configuration, options: Mapping[str, str]) -> CPUManagerOptions:
     stage, path = "cpumanager", "cpuManagerPolicyOptions"
     values: dict[str, bool] = {}
+    stages = configuration.rules.cpu_options
     for name in options:
-        if name not in CPU_OPTIONS:
-            raise KubeletRefuses(stage, (f"{path}.{name}: is no option of the CPU manager.{did_you_mean(name, CPU_OPTIONS)}",))
-        gate = CPU_OPTIONS[name]
+        if name not in stages:
+            raise KubeletRefuses(stage, (f"{path}.{name}: is no option of the CPU manager.{did_you_mean(name, stages)}",))
+        gate = cpu_option_gate(name, configuration.rules.version)
         if gate and not configuration.gates[gate]:
             raise KubeletRefuses(stage, (f"{path}.{name}: needs the feature gate {gate}",))
         values[name] = _boolean(options, name, stage, path)

@@ -186,7 +186,7 @@ def test_eight_numa_nodes_and_four_resources_take_milliseconds() -> None:
             "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
         }
         kubelet = Kubelet.start(Machine.from_dict({"numa": numa}), configuration, devices)
-        fastest = 1.0
+        result, fastest = kubelet.copy().admit(pod), 1.0
         for _ in range(5):
             attempt = kubelet.copy()
             begin = time.process_time()
