@@ -40,7 +40,7 @@ def missing_facts(shape: NodeShape, missing: list[str] | tuple[str, ...] | None 
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     return (
         f"the catalog does not know {shown} of {shape.id}, and nothing is guessed. Give the machine's facts inline as `topology:` "
-        "(python -m infra topology FILE reads them from lscpu, numactl -H and nvidia-smi topo -m)."
+        "(python -m infra shape FILE... makes them from lscpu, numactl -H and nvidia-smi topo -m)."
     )
 
 

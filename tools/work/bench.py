@@ -31,6 +31,8 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("setup, everything there", ("-m", "tools.work.setup")),
     ("plan of stack local", ("-m", "infra", "plan", "-s", "local")),
     ("schema", ("-m", "infra", "schema")),
+    ("plan of 100 models on 50 pools", ("-m", "tests.plan.large_cluster", "50", "100", "1000")),
+    ("plan of 1,000 models on 500 pools", ("-m", "tests.plan.large_cluster", "500", "1000", "10000")),
 )
 
 
