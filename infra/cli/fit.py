@@ -26,7 +26,7 @@ from infra.cli.fit_table import fit_table
 from infra.errors import ConfigError, NumawiseError, PlanError, Problem
 from infra.plan.architecture import architecture_of, from_config_json
 from infra.plan.architecture_types import Architecture
-from infra.plan.memory import estimate_memory
+from infra.plan.memory import block_size_refusal, estimate_memory
 from infra.plan.memory_profile import version_key
 from infra.plan.memory_reasons import estimate_as_json
 from infra.plan.memory_sizes import LARGEST_DOMAIN, size_sentences
@@ -101,6 +101,9 @@ def read_question(args: argparse.Namespace) -> Question:
     accelerator = _accelerator(args, given.gpu if given else None, problems)
     if architecture is not None:
         problems += _size_problems(architecture, options)
+    if architecture is not None and accelerator is not None and options["block_size"]:
+        refusal = block_size_refusal(architecture, accelerator, options["block_size"])
+        problems += [_invalid("--block-size", refusal)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
     return Question(architecture=architecture, accelerator=accelerator, options=options)

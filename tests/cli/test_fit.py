@@ -258,3 +258,21 @@ def test_what_is_missing_is_drawn_too(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["fit", "--model", "Llama-3.3-70B-Instruct", "--gpu", "h100-sxm5-80gb"]) == 1
     output = capsys.readouterr().out
     assert "  DOES NOT FIT  " in output and "  missing " in output and "!!!!" in output
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "size", "status"),
+    [
+        ("Qwen/Qwen3-8B", "l40s", "24", 2),
+        ("Qwen/Qwen3-8B", "l40s", "128", 0),
+        ("Qwen/Qwen3-8B", "mi300x", "7", 2),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", "h100-sxm5-80gb", "1", 2),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", "mi300x", "1", 0),
+    ],
+)
+def test_a_block_size_that_no_backend_takes_is_wrong_input(
+    capsys: pytest.CaptureFixture[str], model: str, gpu: str, size: str, status: int
+) -> None:
+    found, answer = fit(capsys, "--model", model, "--gpu", gpu, "--block-size", size, "--max-model-len", "4096")
+    assert found == status
+    assert status == 0 or "--block-size" in messages(answer)
