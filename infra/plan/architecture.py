@@ -16,7 +16,7 @@ from infra.plan.architecture_types import (
     StateSpace,
     VisionTower,
 )
-from infra.plan.config_fields import ConfigFields
+from infra.plan.config_fields import LARGEST_LAYER_COUNT, ConfigFields
 from infra.plan.layer_kinds import layer_kinds, mixture
 from infra.plan.model_families import (
     FOUR_NORM_TYPES,
@@ -89,7 +89,16 @@ def _read(
     classes = top.sequence("architectures") or ()
     class_name = str(classes[0]) if classes else None
 
-    layers = text.integer("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers", required=True, minimum=1)
+    layers = text.integer(
+        "num_hidden_layers",
+        "n_layer",
+        "num_layers",
+        "n_layers",
+        "decoder_layers",
+        required=True,
+        minimum=1,
+        maximum=LARGEST_LAYER_COUNT,
+    )
     hidden = text.integer("hidden_size", "n_embd", "d_model", "dim", required=True, minimum=1)
     heads = text.integer("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", required=True, minimum=1)
     vocab = text.integer("vocab_size", required=True, minimum=1)
@@ -161,7 +170,7 @@ def _read(
             )
         )
         dtype = "bfloat16"
-    encoder_layers = text.integer("encoder_layers", default=0) or 0
+    encoder_layers = text.integer("encoder_layers", default=0, maximum=LARGEST_LAYER_COUNT) or 0
     global_head_dim = text.integer("global_head_dim", minimum=1)
     return Architecture(
         name=name or str(top.values.get("_name_or_path") or model_type),
@@ -203,7 +212,7 @@ def _read(
         else 2,
         norm_has_bias=model_type in LAYER_NORM_TYPES,
         position_embeddings=_position_embeddings(text, model_type),
-        vision=vision_tower(top.values, hidden, vision_parameters),
+        vision=vision_tower(top, hidden, vision_parameters),
         mtp_layers=text.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0)
         or 0,
         mtp_own_embeddings=text.integer("num_nextn_predict_layers") is not None,

@@ -7,6 +7,9 @@ from typing import Any
 
 from infra.errors import Problem, did_you_mean
 
+LARGEST_VALUE = 10**9
+LARGEST_LAYER_COUNT = 4096
+
 
 class ConfigFields:
     """config.json's fields under their several names; a wrong type or an absent needed field becomes a Problem."""
@@ -23,7 +26,15 @@ class ConfigFields:
     def problem(self, name: str, message: str, *, code: str = "InvalidValue") -> None:
         self.problems.append(Problem(path=self.at(name), code=code, message=message))
 
-    def integer(self, *names: str, default: int | None = None, required: bool = False, minimum: int = 0) -> int | None:
+    def integer(
+        self,
+        *names: str,
+        default: int | None = None,
+        required: bool = False,
+        minimum: int = 0,
+        maximum: int = LARGEST_VALUE,
+    ) -> int | None:
+        """The first of the fields that is there, or the default; one value in a list of equal ones counts as that value."""
         for name in names:
             value = self.values.get(name)
             if isinstance(value, list) and value and all(item == value[0] for item in value):
@@ -33,8 +44,8 @@ class ConfigFields:
             if isinstance(value, bool) or not isinstance(value, int):
                 self.problem(name, f"is {value!r}; a whole number, as in config.json, is expected.")
                 return default
-            if value < minimum:
-                self.problem(name, f"is {value}; at least {minimum} is expected.")
+            if not minimum <= value <= maximum:
+                self.problem(name, f"is {value}; a number from {minimum} to {maximum} is expected.")
                 return default
             return value
         if required:

@@ -50,7 +50,7 @@ def _mixture_layers(text: ConfigFields, model_type: str, layers: int) -> tuple[s
         return tuple("moe" if (layer + 1) % step == 0 else "dense" for layer in range(layers))
     dense_first = text.integer("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", default=0) or 0
     step = text.integer("moe_layer_freq", "decoder_sparse_step", "moe_layer_interval", default=1, minimum=1) or 1
-    dense_listed = set(text.sequence("mlp_only_layers") or ())
+    dense_listed = {layer for layer in text.sequence("mlp_only_layers") or () if isinstance(layer, int)}
     if text.values.get("decoder_sparse_step") is not None:
         return tuple("moe" if layer not in dense_listed and (layer + 1) % step == 0 else "dense" for layer in range(layers))
     return tuple(

@@ -209,7 +209,7 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[P
                         f"{did_you_mean(method, known) or ' Known: ' + ', '.join(known) + '.'}",
                     )
                 )
-    except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
         problems.append(Problem(path=path, code="InvalidValue", message=f"is not in the form of {method} checkpoints ({error})."))
     return None
 
@@ -224,16 +224,23 @@ def _texts(raw: Mapping[str, Any], *names: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _positive(*values: Any) -> tuple[int, ...]:
+    sizes = tuple(int(value) for value in values)
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"sizes {', '.join(map(str, sizes))} are not all positive")
+    return sizes
+
+
 def _fp8(raw: Mapping[str, Any], ignored: tuple[str, ...]) -> Quantization:
     block = raw.get("weight_block_size")
     if block is None:
         return Quantization(method="fp8", weight_bits=8, form="tensor", ignored=ignored)
-    block_out, block_in = (int(size) for size in block)
+    block_out, block_in = _positive(*block)
     return Quantization(method="fp8", weight_bits=8, form="block", block_out=block_out, block_in=block_in, ignored=ignored)
 
 
 def _grouped_integer(raw: Mapping[str, Any], method: str, ignored: tuple[str, ...]) -> Quantization:
-    bits = int(raw.get("bits") or raw.get("w_bit") or 4)
+    bits = _positive(raw.get("bits") or raw.get("w_bit") or 4)[0]
     group = int(raw.get("group_size") or raw.get("q_group_size") or 128)
     asymmetric = bool(raw.get("zero_point", not raw.get("sym", True)))
     return Quantization(
@@ -253,7 +260,7 @@ def _compressed_tensors(raw: Mapping[str, Any], ignored: tuple[str, ...]) -> Qua
     if not groups:
         raise ValueError("config_groups is missing")
     weights = next(iter(groups.values()))["weights"]
-    bits = int(weights.get("num_bits", 8))
+    bits = _positive(weights.get("num_bits", 8))[0]
     strategy = str(weights.get("strategy") or ("group" if weights.get("group_size") else "tensor"))
     asymmetric = not weights.get("symmetric", True)
     experts_only = not any(
@@ -261,10 +268,10 @@ def _compressed_tensors(raw: Mapping[str, Any], ignored: tuple[str, ...]) -> Qua
     ) and all("expert" in str(target) for group in groups.values() for target in group.get("targets") or ["Linear"])
     common = {"method": "compressed-tensors", "weight_bits": bits, "ignored": ignored, "experts_only": experts_only}
     if strategy == "block":
-        block_out, block_in = (int(size) for size in weights.get("block_structure") or (128, 128))
+        block_out, block_in = _positive(*(weights.get("block_structure") or (128, 128)))
         return Quantization(form="block", block_out=block_out, block_in=block_in, **common)
     if strategy in ("group", "tensor_group"):
-        group = int(weights.get("group_size") or (16 if strategy == "tensor_group" else 128))
+        group = _positive(weights.get("group_size") or (16 if strategy == "tensor_group" else 128))[0]
         floating = weights.get("type") == "float"
         return Quantization(
             form="group",
@@ -298,7 +305,7 @@ def _modelopt(raw: Mapping[str, Any], method: str, ignored: tuple[str, ...]) -> 
             method="modelopt_fp4",
             weight_bits=4,
             form="group",
-            group_size=int(inner.get("group_size") or 16),
+            group_size=_positive(inner.get("group_size") or 16)[0],
             scale_bytes=1,
             ignored=ignored,
         )
@@ -319,7 +326,7 @@ def _quark(raw: Mapping[str, Any], ignored: tuple[str, ...]) -> Quantization:
             method="quark",
             weight_bits=4,
             form="group",
-            group_size=int(weight.get("group_size") or 32),
+            group_size=_positive(weight.get("group_size") or 32)[0],
             scale_bytes=1,
             ignored=excluded,
         )
@@ -332,7 +339,7 @@ def _quark(raw: Mapping[str, Any], ignored: tuple[str, ...]) -> Quantization:
             method="quark",
             weight_bits=4,
             form="group",
-            group_size=int(weight.get("group_size") or 128),
+            group_size=_positive(weight.get("group_size") or 128)[0],
             scale_bytes=2,
             zero_point_bits=4 if dtype == "uint4" else 0,
             ignored=excluded,

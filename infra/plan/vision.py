@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from infra.plan.architecture_types import VisionTower
+from infra.plan.config_fields import LARGEST_LAYER_COUNT, ConfigFields
+
+_COUNTED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "gemma3", "mistral3", "llama4")
 
 
-def vision_tower(config: Mapping[str, Any], text_hidden: int, published_parameters: int | None = None) -> VisionTower | None:
+def vision_tower(top: ConfigFields, text_hidden: int, published_parameters: int | None = None) -> VisionTower | None:
     """The vision encoder and projector of a config.json, or None for a text model.
 
-    Qwen VL towers, SigLIP (Gemma 3), Pixtral (Mistral 3), Llama 4 and InternViT are counted tensor by tensor; others as a plain encoder, within some percent.
+    Qwen VL towers, SigLIP (Gemma 3), Pixtral (Mistral 3) and Llama 4 are counted tensor by tensor; others as a plain encoder, within some percent. A wrong type
+    becomes a problem of `top`.
     """
-    vision = config.get("vision_config")
-    if not isinstance(vision, Mapping) or not vision:
+    values = top.mapping("vision_config")
+    if not values:
         return None
-
-    def size(*names: str, default: int = 0) -> int:
-        for name in names:
-            value = vision.get(name)
-            if isinstance(value, int) and not isinstance(value, bool):
-                return value
-        return default
-
-    hidden = size("embed_dim", "hidden_size") if vision.get("embed_dim") else size("hidden_size", "width")
-    layers = size("depth", "num_hidden_layers", "layers", "num_layers")
-    heads = size("num_heads", "num_attention_heads", default=16)
-    ratio = vision.get("mlp_ratio")
-    intermediate = size("intermediate_size") or int(hidden * (ratio if isinstance(ratio, int | float) else 4))
-    model_type = str(vision.get("model_type") or config.get("model_type") or "")
-    outer_type = str(config.get("model_type") or "")
-    counted = _count(model_type, outer_type, vision, size, hidden, layers, intermediate, text_hidden, config)
+    vision = ConfigFields(values, top.at("vision_config"), top.problems)
+    outer_type = str(top.values.get("model_type") or "")
+    hidden = _size(vision, "embed_dim") or _size(vision, "hidden_size", "width")
+    ratio = values.get("mlp_ratio")
+    widened = int(hidden * ratio) if isinstance(ratio, int | float) and 0 < ratio < 100 else 4 * hidden
+    intermediate = _size(vision, "intermediate_size") or widened
+    layers = vision.integer("depth", "num_hidden_layers", "layers", "num_layers", default=0, maximum=LARGEST_LAYER_COUNT) or 0
+    if published_parameters is None:
+        counted = _count(outer_type, top, vision, hidden, layers, intermediate, text_hidden)
+    else:
+        counted = published_parameters
     return VisionTower(
         layers=layers,
         hidden=hidden,
         intermediate=intermediate,
-        heads=heads,
-        parameters=published_parameters if published_parameters is not None else counted,
-        estimated=published_parameters is None
-        and not outer_type.startswith(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3", "mistral3", "llama4", "qwen3_5")),
+        heads=max(1, _size(vision, "num_heads", "num_attention_heads", default=16)),
+        parameters=counted,
+        estimated=published_parameters is None and not outer_type.startswith(_COUNTED),
     )
+
+
+def _size(vision: ConfigFields, *names: str, default: int = 0) -> int:
+    return vision.integer(*names, default=default) or 0
 
 
 def _linear(inputs: int, outputs: int, bias: bool = True) -> int:
@@ -48,81 +47,53 @@ def _linear(inputs: int, outputs: int, bias: bool = True) -> int:
 
 
 def _count(
-    model_type: str,
-    outer_type: str,
-    vision: Mapping[str, Any],
-    size,
-    hidden: int,
-    layers: int,
-    intermediate: int,
-    text_hidden: int,
-    config,
+    outer_type: str, top: ConfigFields, vision: ConfigFields, hidden: int, layers: int, intermediate: int, text_hidden: int
 ) -> int:
-    channels = size("in_channels", "in_chans", "num_channels", default=3)
-    patch = size("patch_size", default=14)
+    patch = max(1, _size(vision, "patch_size", default=14))
+    pixels = (_size(vision, "in_channels", "in_chans", "num_channels") or 3) * patch * patch
     if outer_type.startswith(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5")):
-        return _qwen_vision(outer_type, vision, size, hidden, layers, intermediate, text_hidden, channels, patch)
-    attention = 4 * _linear(hidden, hidden)
-    if outer_type == "mistral3" or model_type == "pixtral":
-        merge = config.get("spatial_merge_size", 2)
-        block = 4 * hidden * hidden + 3 * hidden * intermediate + 2 * hidden
-        bias = bool(config.get("multimodal_projector_bias", False))
-        projector = (
-            hidden + merge * merge * hidden * hidden + _linear(hidden, text_hidden, bias) + _linear(text_hidden, text_hidden, bias)
-        )
-        return layers * block + channels * patch * patch * hidden + hidden + projector
-    block = attention + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
-    image = size("image_size", default=336)
-    positions = (image // patch) ** 2
+        return _qwen(outer_type, vision, hidden, layers, intermediate, text_hidden, pixels)
+    if outer_type == "mistral3" or vision.values.get("model_type") == "pixtral":
+        return _pixtral(top, hidden, layers, intermediate, text_hidden, pixels)
+    block = 4 * _linear(hidden, hidden) + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
+    positions = (_size(vision, "image_size", default=336) // patch) ** 2
     if outer_type.startswith("gemma3"):
-        tower = layers * block + _linear(channels * patch * patch, hidden) + positions * hidden + 2 * hidden
-        return tower + hidden + hidden * text_hidden
+        return layers * block + _linear(pixels, hidden) + positions * hidden + 3 * hidden + hidden * text_hidden
     if outer_type.startswith("llama4"):
-        projector_in, projector_out = size("projector_input_dim", default=4096), size("projector_output_dim", default=4096)
-        tower = layers * block + channels * patch * patch * hidden + (positions + 1) * hidden + hidden + 4 * hidden
-        pixel = size("intermediate_size")
-        return (
-            tower
-            + pixel * projector_in
-            + projector_in * projector_out
-            + size("vision_output_dim", default=projector_out) * text_hidden
-        )
-    return (
-        layers * block
-        + _linear(channels * patch * patch, hidden)
-        + (positions + 1) * hidden
-        + 2 * hidden
-        + 2 * text_hidden * hidden
+        projected = _size(vision, "projector_output_dim", default=4096)
+        tower = layers * block + pixels * hidden + (positions + 1) * hidden + 5 * hidden
+        adapter = intermediate * _size(vision, "projector_input_dim", default=4096)
+        adapter += _size(vision, "projector_input_dim", default=4096) * projected
+        return tower + adapter + _size(vision, "vision_output_dim", default=projected) * text_hidden
+    return layers * block + _linear(pixels, hidden) + (positions + 1) * hidden + 2 * hidden + 2 * text_hidden * hidden
+
+
+def _pixtral(top: ConfigFields, hidden: int, layers: int, intermediate: int, text_hidden: int, pixels: int) -> int:
+    """Pixtral's tower without biases, and Mistral 3's projector that merges patches."""
+    merge = _size(top, "spatial_merge_size", default=2)
+    bias = top.boolean("multimodal_projector_bias")
+    block = 4 * hidden * hidden + 3 * hidden * intermediate + 2 * hidden
+    projector = (
+        hidden + merge * merge * hidden * hidden + _linear(hidden, text_hidden, bias) + _linear(text_hidden, text_hidden, bias)
     )
+    return layers * block + pixels * hidden + hidden + projector
 
 
-def _qwen_vision(
-    outer_type: str, vision: Mapping[str, Any], size, hidden, layers, intermediate, text_hidden, channels, patch
-) -> int:
-    merge = size("spatial_merge_size", default=2)
+def _qwen(outer_type: str, vision: ConfigFields, hidden: int, layers: int, intermediate: int, text_hidden: int, pixels: int) -> int:
+    """Qwen2-VL, Qwen2.5-VL (gated MLP, RMS norms) and Qwen3-VL (positions, deepstack mergers)."""
+    merge = _size(vision, "spatial_merge_size", default=2)
     merged = hidden * merge * merge
-    temporal = size("temporal_patch_size", default=2)
-    output = (
-        size("out_hidden_size", "hidden_size", default=text_hidden)
-        if vision.get("out_hidden_size") or vision.get("embed_dim")
-        else text_hidden
-    )
+    patches = pixels * _size(vision, "temporal_patch_size", default=2)
+    named = ("out_hidden_size", "hidden_size") if _size(vision, "embed_dim") else ("out_hidden_size",)
+    output = _size(vision, *named) or text_hidden
     attention = _linear(hidden, 3 * hidden) + _linear(hidden, hidden)
+    merger = _linear(merged, merged) + _linear(merged, output)
     if outer_type.startswith("qwen2_5"):
         block = attention + 2 * _linear(hidden, intermediate) + _linear(intermediate, hidden) + 2 * hidden
-        merger = hidden + _linear(merged, merged) + _linear(merged, output)
-        return layers * block + channels * temporal * patch * patch * hidden + merger
+        return layers * block + patches * hidden + hidden + merger
     block = attention + _linear(hidden, intermediate) + _linear(intermediate, hidden) + 4 * hidden
-    merger = 2 * hidden + _linear(merged, merged) + _linear(merged, output)
     if outer_type.startswith("qwen2_vl"):
-        return layers * block + channels * temporal * patch * patch * hidden + merger
-    deepstack = len(vision.get("deepstack_visual_indexes") or ())
-    positions = size("num_position_embeddings", default=2304)
-    deep_merger = 2 * merged + _linear(merged, merged) + _linear(merged, output)
-    return (
-        layers * block
-        + _linear(channels * temporal * patch * patch, hidden)
-        + positions * hidden
-        + merger
-        + deepstack * deep_merger
-    )
+        return layers * block + patches * hidden + 2 * hidden + merger
+    deepstack = len(vision.sequence("deepstack_visual_indexes") or ())
+    positions = _size(vision, "num_position_embeddings", default=2304) * hidden
+    return layers * block + _linear(patches, hidden) + positions + 2 * hidden + merger + deepstack * (2 * merged + merger)

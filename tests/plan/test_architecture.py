@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from infra.catalog.load import models
 from infra.catalog.names import find_model
-from infra.errors import ConfigError
+from infra.errors import ConfigError, NumawiseError
 from infra.plan.architecture import architecture_of, from_config_json
+from infra.plan.kv_cache import kv_cache_spec
+from infra.plan.weights import weights_bytes_per_rank
+from infra.units import GIB
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -152,7 +159,10 @@ def test_all_that_is_missing_comes_at_once_with_config_json_names() -> None:
     ("change", "message"),
     [
         ({"num_attention_heads": 30}, "hidden_size 4096 is not divisible by num_attention_heads 30; write head_dim"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers: is 0; at least 1"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers: is 0; a number from 1 to 4096"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers: is 1000000000; a number from 1 to 4096"),
+        ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [0, 128]}}, "sizes 0, 128 are not all positive"),
+        ({"vision_config": {"depth": "27"}}, "vision_config.depth: is '27'; a whole number"),
         ({"hidden_size": True}, "hidden_size: is True; a whole number"),
         ({"torch_dtype": "int3"}, "torch_dtype: is 'int3'; one of bfloat16"),
         ({"intermediate_size": None}, "intermediate_size: is missing"),
@@ -174,3 +184,46 @@ def test_a_wrong_config_is_one_clear_sentence(change: dict[str, Any], message: s
 def test_a_config_that_is_no_map_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"a map with config\.json's fields is expected"):
         from_config_json("config.json", path="modelConfig")  # type: ignore[arg-type]
+
+
+JUNK: list[Any] = [
+    None,
+    0,
+    -1,
+    1,
+    2.5,
+    "x",
+    "",
+    True,
+    [],
+    {},
+    [1],
+    ["a"],
+    {"a": 1},
+    10**12,
+    "4",
+    float("nan"),
+    [None],
+    [[1]],
+    {"quant_method": "fp8"},
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from(sorted(models())),
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(JUNK)), min_size=1, max_size=3),
+    st.booleans(),
+)
+def test_no_config_leads_to_a_traceback(name: str, changes: list[tuple[int, Any]], nested: bool) -> None:
+    config = copy.deepcopy(dict(models()[name].config))
+    target = config["text_config"] if nested and "text_config" in config else config
+    for position, value in changes:
+        key = sorted(target)[position % len(target)]
+        target[key] = value
+    try:
+        read = from_config_json(config, name="m", path="modelConfig")
+        weights_bytes_per_rank(read, tensor_parallel_size=2)
+        kv_cache_spec(read, tensor_parallel_size=2).capacity([GIB], 1000, 100)
+    except NumawiseError as error:
+        assert error.problems and all(problem.message for problem in error.problems)
