@@ -243,6 +243,11 @@ def _binding(
 ) -> tuple[RankBinding | None, tuple[str, ...]]:
     if not pod.bind_ranks or widths.spans(pod) == 1:
         return None, ()
+    if answer.bounded and answer.candidate.topology_policy in ("best-effort", "none"):
+        return None, (
+            "No rank binding: a node with these pods has more states than can be looked at, so that it is not proven which CPUs a pod holds. "
+            "Give the model a pool of its own.",
+        )
     example = slots.by_pod[pod.name][0].slots[0]
     homes = question.shape.gpu_numa_nodes
     hidden = question.shape.numa_in_guest is False

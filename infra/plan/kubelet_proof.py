@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.kubelet import Kubelet, Pod, PodResult
 
-MOST_STATES = 4_000
+MOST_STATES = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +79,10 @@ class Proof:
 
 @dataclass(frozen=True, kw_only=True)
 class Undecided:
-    """More states than `limit`; nothing was refused in those that were visited."""
+    """More states than `limit`; nothing was refused in those that were visited, and these places were seen."""
 
     limit: int
+    footprints: Mapping[str, frozenset[Footprint]]
 
 
 class NumaMap:
@@ -167,6 +168,9 @@ class _Exploration:
         ]
         self._places: dict[tuple[int, Footprint, tuple[tuple[int, int], ...]], int] = {}
 
+    def places(self) -> dict[str, frozenset[Footprint]]:
+        return {name: frozenset(found) for name, found in self.footprints.items()}
+
     def starts(self, state: _State) -> Iterator[_State | Refusal]:
         """The states after one more pod has started; a refusal ends them."""
         names = {pod.name for pod in state.pods}
@@ -228,9 +232,9 @@ def prove(
                 continue
             seen.add(key)
             if len(seen) > most_states:
-                return Undecided(limit=most_states)
+                return Undecided(limit=most_states, footprints=exploration.places())
             queue.append(following)
-    return Proof(states=len(seen), footprints={name: frozenset(places) for name, places in exploration.footprints.items()})
+    return Proof(states=len(seen), footprints=exploration.places())
 
 
 def _where(footprint: Footprint) -> str:

@@ -16,7 +16,7 @@ from infra.plan.kubelet_bound import NumaRoom, never_blocked
 from infra.plan.kubelet_config import MOST_NUMA_NODES_ENUMERATED, Candidate, configuration, policies_to_try
 from infra.plan.kubelet_machine import devices_of, machine_of, memory_variants
 from infra.plan.kubelet_proof import MOST_STATES, Footprint, NumaMap, Proof, Refusal, Resident, Undecided, prove
-from infra.plan.kubelet_reserve import DEFAULT_MAX_PODS, Reservations, mebibytes, memory_splits
+from infra.plan.kubelet_reserve import DEFAULT_MAX_PODS, MemorySplit, Reservations, mebibytes, memory_splits, usable_bytes
 from infra.plan.kubelet_widths import NodeWidths
 from infra.plan.placement import Load, NodeCapacity, Placement, PodShape, TooManyLoads, amount, describe, maximal_loads, spread
 from infra.units import GIB, format_gib, parse_bytes, parse_millicpu
@@ -26,6 +26,7 @@ from infra.units import GIB, format_gib, parse_bytes, parse_millicpu
 DAEMON_MILLICPU, DAEMON_MEMORY_BYTES, DAEMON_PODS = 1000, 2 * GIB, 12
 
 ENOUGH_STATES = 400  # of a node whose pods are known not to block each other: the rest are more of the same
+_FIRST_STATES = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class Question:
     co_tenants: tuple[CoTenant, ...]
     resource_name: str
     unavailable: frozenset[str] = frozenset()  # fields that the platform cannot express
+    most_states: int = MOST_STATES
 
     @property
     def guaranteed_co_tenants(self) -> tuple[Resident, ...]:
@@ -116,21 +118,23 @@ def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
     )
     if "topologyManagerScope" in question.unavailable and "topologyManagerScope" not in user:
         scopes = ["container"]
-    full = [options["full-pcpus-only"] == "true"] if "full-pcpus-only" in options else [True, False]
-    if not optional:
-        full = [False]
+    whole = all(_whole_cores(resident, shape.threads_per_core or 1) for resident in _all_residents(question, shapes))
+    full_pcpus_only = options["full-pcpus-only"] == "true" if "full-pcpus-only" in options else optional and whole
     for memory_policy, split in _memory_choices(question):
         for scope in scopes:
-            for full_pcpus_only in full:
-                yield Candidate(
-                    topology_policy=policy,
-                    scope=scope,
-                    memory_policy=memory_policy,
-                    full_pcpus_only=full_pcpus_only,
-                    distribute=distribute,
-                    split=split,
-                    shapes=shapes,
-                )
+            yield Candidate(
+                topology_policy=policy,
+                scope=scope,
+                memory_policy=memory_policy,
+                full_pcpus_only=full_pcpus_only,
+                distribute=distribute,
+                split=split,
+                shapes=shapes,
+            )
+
+
+def _all_residents(question: Question, shapes: Sequence[PodShape]) -> list[Resident]:
+    return [*(Resident(name=pod.name, pod=pod.pod, count=1) for pod in shapes), *question.guaranteed_co_tenants]
 
 
 def _memory_choices(question: Question) -> Iterator[tuple[str, Any]]:
@@ -154,10 +158,23 @@ def _memory_choices(question: Question) -> Iterator[tuple[str, Any]]:
             yield policy, None
         elif total is not None:
             splits = memory_splits(total, shape)
-            for split in splits:
+            for split in splits[:1] if _fits_everywhere(question, splits) else splits:
                 yield policy, split
             if not splits and not free:
                 yield policy, None
+
+
+def _fits_everywhere(question: Question, splits: Sequence[MemorySplit]) -> bool:
+    """Whether the even split already leaves room for the largest pod on each NUMA node: then no other one can do better."""
+    if not splits:
+        return False
+    largest = max((pod.memory_of_all_containers for pod in question.pods), default=0)
+    rooms = [
+        usable_bytes(node.memory_bytes, node.hugepages) - splits[0].by_node.get(node.id, 0)
+        for node in question.shape.numa_nodes
+        if node.memory_bytes and node.cpus
+    ]
+    return largest <= min(rooms, default=0)
 
 
 def _attempt(question: Question, candidate: Candidate) -> Answer | list[Failure]:
@@ -196,9 +213,46 @@ def _prove_all(
     question: Question, candidate: Candidate, fields: Mapping[str, Any], at_bound: Kubelet, devices: Mapping[str, Any]
 ) -> _Proven | Failure:
     """Every load that the scheduler can put on a node, on every machine in question: (loads, states, footprints by pod shape, bounded)."""
+    cases = _cases(question, candidate, fields, at_bound, devices)
+    if isinstance(cases, Failure):
+        return cases
     numa = NumaMap(machine_of(question.shape), devices)
-    states, seen, any_bounded = 0, set[Load](), False
+    for kubelet, load, words in cases:  # most refusals come early: they are found before any case is searched through
+        outcome = prove(
+            kubelet, _residents(candidate.shapes, load) + question.guaranteed_co_tenants, numa, most_states=_FIRST_STATES
+        )
+        if isinstance(outcome, Refusal):
+            return _refused(question, candidate, fields, load, outcome, words)
+    states, any_bounded = 0, False
     footprints: dict[str, set[Footprint]] = {pod.name: set() for pod in candidate.shapes}
+    for kubelet, load, words in cases:
+        residents = _residents(candidate.shapes, load) + question.guaranteed_co_tenants
+        bounded = _bounded(question, candidate, kubelet, residents)
+        never_refused = candidate.topology_policy in ("best-effort", "none") and candidate.memory_policy == "None"
+        outcome = prove(
+            kubelet, residents, numa, most_states=ENOUGH_STATES if bounded is not None or never_refused else question.most_states
+        )
+        if isinstance(outcome, Refusal):
+            return _refused(question, candidate, fields, load, outcome, words)
+        if isinstance(outcome, Undecided):
+            if bounded is None and not never_refused:
+                why = f"more than {outcome.limit} states of a node with {describe(candidate.shapes, load)}"
+                return _unproven(question, candidate, why)
+            any_bounded = True
+        states += outcome.limit if isinstance(outcome, Undecided) else outcome.states
+        found = outcome.footprints if bounded is None or isinstance(outcome, Proof) else bounded
+        for name, places in found.items():
+            if name in footprints:
+                footprints[name] |= places
+    loads = {load for _, load, _ in cases}
+    return loads, states, {name: frozenset(places) for name, places in footprints.items()}, any_bounded
+
+
+def _cases(
+    question: Question, candidate: Candidate, fields: Mapping[str, Any], at_bound: Kubelet, devices: Mapping[str, Any]
+) -> list[tuple[Kubelet, Load, str]] | Failure:
+    """The empty nodes to prove admission on: (kubelet, the fullest load, the machine in words)."""
+    cases: list[tuple[Kubelet, Load, str]] = []
     variants = memory_variants(question.shape, pinned=candidate.memory_policy == "Static")
     for (words, factors), listed in product(variants, _device_orders(candidate, devices)):
         kubelet = _start(question, fields, factors, listed)
@@ -211,27 +265,12 @@ def _prove_all(
         if (
             factors  # the machine at the bound was first
             and candidate.memory_policy == "Static"
-            and set(loads) <= seen
+            and set(loads) <= {load for _, load, _ in cases}
             and _memory_never_decides(question, candidate, loads, at_bound)
         ):
             continue
-        seen.update(loads)
-        for load in loads:
-            residents = _residents(candidate.shapes, load) + question.guaranteed_co_tenants
-            bounded = _bounded(question, candidate, kubelet, residents)
-            outcome = prove(kubelet, residents, numa, most_states=MOST_STATES if bounded is None else ENOUGH_STATES)
-            if isinstance(outcome, Refusal):
-                return _refused(question, candidate, fields, load, outcome, words)
-            if isinstance(outcome, Undecided):
-                if bounded is None:
-                    why = f"more than {outcome.limit} states of a node with {describe(candidate.shapes, load)}"
-                    return _unproven(question, candidate, why)
-                outcome, any_bounded = Proof(states=outcome.limit, footprints=bounded), True
-            states += outcome.states
-            for name, places in outcome.footprints.items():
-                if name in footprints:
-                    footprints[name] |= places
-    return seen, states, {name: frozenset(places) for name, places in footprints.items()}, any_bounded
+        cases += [(kubelet, load, words) for load in loads]
+    return cases
 
 
 def _device_orders(candidate: Candidate, devices: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -468,5 +507,7 @@ def _unproven(question: Question, candidate: Candidate, why: str) -> Failure:
 
 
 def without(question: Question, field: str) -> Question:
-    """The same question as if the user had left a field out."""
-    return replace(question, user={name: value for name, value in question.user.items() if name != field})
+    """The same question as if the user had left a field out; for a hint, so that few states are enough."""
+    return replace(
+        question, most_states=ENOUGH_STATES, user={name: value for name, value in question.user.items() if name != field}
+    )

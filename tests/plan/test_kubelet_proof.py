@@ -104,7 +104,8 @@ def test_the_shortest_order_that_is_refused_is_told():
 def test_too_many_states_are_said_and_not_taken_for_a_proof():
     document, devices = machine(2, 4, 2)
     outcome = prove(kubelet(document, devices), [resident("a", 4, 1, 1)], NumaMap(document, devices), most_states=3)
-    assert outcome == Undecided(limit=3)
+    assert isinstance(outcome, Undecided)
+    assert outcome.limit == 3
 
 
 def test_fill_leaves_the_start_untouched():
