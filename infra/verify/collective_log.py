@@ -23,6 +23,11 @@ _EDGE = re.compile(
     r"(?P<b>\d{1,6})(?:\[(?P<bbus>[0-9a-fA-F]+)\])?\s*(?:\[(?P<bdir>send|receive)\])?\s+via\s+(?P<via>[A-Za-z][^\r\n]*?)"
     r"(?:\s+comm\s+0x[0-9a-fA-F]+.*)?\s*$"
 )
+_WHOLE_VIA = re.compile(
+    r"P2P/(?:CUMEM|IPC|MNNVL|direct pointer|indirect/\d+\[\w+\])(?:/read)?(?: comm 0x[0-9a-f]+ nRanks \d+)?"
+    r"|SHM(?:/CE)?(?:/direct){1,2}(?: comm 0x[0-9a-f]+ nRanks \d+)?"
+    r"|(?:NET|COLLNET)/[A-Za-z][\w .-]*/\d+(?:\(\d+\))?(?:/GDRDMA(?:\(\w+\))?)?(?:/Shared)?(?: comm 0x[0-9a-f]+ nRanks \d+)?"
+)
 _HOST = re.compile(r"([A-Za-z0-9][\w.-]*):\d+:\d+ \[[^\]]*\]")
 _VERSION = re.compile(r"(?P<name>NCCL|RCCL) version[ :]+(?P<version>\d+\.\d+(?:\.\d+)?(?:[+.\w-]*)?)")
 _RANKS = re.compile(r"comm 0x[0-9a-fA-F]+ rank (\d+) n[rR]anks (\d+)(?: nNodes (\d+))?")
@@ -111,6 +116,8 @@ class CollectiveLog:
         self._collective_lines = 0
         self._edges: dict[str, dict[str, int]] = {}
         self._distinct_edges = 0
+        self._last: tuple[dict[str, int], str] | None = None
+        self._begun: str | None = None
         self._dropped_edges = 0
         self._hosts: dict[str, str] = {}
         self._versions: dict[str, str] = {}
@@ -151,14 +158,18 @@ class CollectiveLog:
                     seen = edges.get(host)
                     if seen is None:
                         seen = edges[host] = {}
-                    text = line[start + 3 :]
+                    text = line[start + 3 :].rstrip()
+                    self._last = (seen, text)
                     if text in seen:
                         seen[text] += 1
                     else:
                         self._new_edge(seen, text)
                     continue
             if "CCL" in line:
+                self._last = None
                 self._collective_line(line)
+            elif self._last is not None or self._begun is not None:
+                self._continued(line)
             elif "libibverbs" in line or "/dev/shm/nccl-" in line:
                 self._warn(line)
         self._lines += count
@@ -168,6 +179,29 @@ class CollectiveLog:
     def feed(self, line: str) -> None:
         """Takes one line."""
         self.read((line,))
+
+    def _continued(self, line: str) -> None:
+        """A line of no library after a channel's line: the rest of it, where a terminal broke it, or another program's."""
+        rest = line.strip()
+        last, begun = self._last, self._begun
+        self._last = self._begun = None
+        if begun is not None:
+            if "via " in rest:
+                self.read((begun + line.rstrip("\r\n"),))
+        elif last is not None and rest and len(rest) < 40 and not any(blank in rest for blank in " \t"):
+            seen, text = last
+            # Only what makes a known form is put together: another program's word must not become a transport's name.
+            if seen.get(text) and (via := text.find(" via ")) >= 0 and _WHOLE_VIA.fullmatch(text[via + 5 :] + rest):
+                seen[text] -= 1
+                if not seen[text]:
+                    del seen[text]
+                    self._distinct_edges -= 1
+                if text + rest in seen:
+                    seen[text + rest] += 1
+                else:
+                    self._new_edge(seen, text + rest)
+        if "libibverbs" in line or "/dev/shm/nccl-" in line:
+            self._warn(line)
 
     def _new_edge(self, seen: dict[str, int], text: str) -> None:
         if self._distinct_edges < MOST_EDGES:
@@ -188,7 +222,10 @@ class CollectiveLog:
         if info < 0 and "WARN" not in line and "version" not in line:
             return
         self._collective_lines += 1
+        self._begun = None
         if info >= 0 and line.startswith(_DULL, info + 6):
+            if "->" in line and line.startswith("Channel ", info + 6) and " : " in line:
+                self._begun = line.rstrip("\r\n")
             return
         if "version" in line and (match := _VERSION.search(line)):
             self._versions[match["version"]] = match["name"] if "hip" not in match["version"] else "RCCL"

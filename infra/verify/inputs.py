@@ -10,7 +10,7 @@ from pathlib import Path
 from infra.errors import NumawiseError
 from infra.verify.collective_log import CollectiveLog
 from infra.verify.machine import Machine, contradictions, machines
-from infra.verify.paste import clean_lines, decode, unreadable
+from infra.verify.paste import clean_lines, decode, unreadable, unwrapped
 from infra.verify.recognise import KINDS, collective_report, recognise
 from infra.verify.report import Report
 
@@ -60,7 +60,14 @@ def reports_in(raw: bytes, *, path: str) -> tuple[Report, ...]:
     """All outputs that these bytes hold; `path` is what errors call them."""
     text = decode(raw, path=path)
     lines = clean_lines(text)
-    reports = recognise(lines, source=path)
+    reports, broken = _recognised(lines, path)
+    whole = unwrapped(lines) if len(lines) < 20_000 else None
+    if whole is not None:
+        joined, _ = _recognised(whole, path)
+        if _known_values(joined) > _known_values(reports):
+            reports, broken = joined, None
+    if broken is not None:
+        raise broken
     if not reports:
         raise unreadable(path, _nothing_found(lines), code="UnknownOutput")
     for report in reports:
@@ -73,6 +80,26 @@ def reports_in(raw: bytes, *, path: str) -> tuple[Report, ...]:
                 code="NoLinks",
             )
     return reports
+
+
+def _recognised(lines: Sequence[str], path: str) -> tuple[tuple[Report, ...], NumawiseError | None]:
+    try:
+        return recognise(lines, source=path), None
+    except NumawiseError as error:
+        return (), error
+
+
+def _known_values(reports: Sequence[Report]) -> int:
+    """How much was read: the values that are there, in all outputs."""
+
+    def count(value: object) -> int:
+        if isinstance(value, dict):
+            return sum(map(count, value.values()))
+        if isinstance(value, list | tuple):
+            return sum(map(count, value))
+        return value is not None and value != ""
+
+    return sum(1 + count(dict(report.fields)) + len(report.findings) for report in reports)
 
 
 def read_collective_file(path: str) -> Report:

@@ -124,7 +124,10 @@ def _read_one(first_line: int, header: Header, body: Sequence[str], before: Sequ
     form = _P2P_FORM if is_p2p else _LINK_FORM
 
     def tail_fits(row: Row) -> bool:
-        return not header.tail or not row.label.startswith("GPU") or _affinity(row, header) is not None
+        if not header.tail or not row.label.startswith("GPU"):
+            return True
+        values = _affinity(row, header)
+        return values is not None and all(values[name] is not None for name in header.tail if name != CPU_AFFINITY)
 
     row_notes: list[str] = []
     rows = read_rows(body, header, form, tail_fits=tail_fits, notes=row_notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
+from itertools import pairwise
 
 from infra.errors import ConfigError, NumawiseError
 
@@ -67,7 +68,29 @@ def clean_lines(text: str) -> list[str]:
     if "\n" not in text and "\r" not in text and text.count("\\n") >= 2:
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
     lines = [_clean(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    if sum(line.endswith("$") for line in lines) >= max(2, 0.9 * sum(bool(line) for line in lines)):
+        # `cat -A` ends each line with a dollar sign.
+        lines = [line.removesuffix("$") for line in lines]
     return _without_host_prefix(_without_tables(lines))
+
+
+def unwrapped(lines: list[str]) -> list[str] | None:
+    """The lines as they were before a terminal broke them at its width; None where nothing looks broken.
+
+    A broken line is exactly as long as the longest. Equally long rows of a table look so too: the reader of both decides.
+    """
+    width = max(map(len, lines), default=0)
+    if width < 40 or not any(len(line) == width and follower for line, follower in pairwise(lines)):
+        return None
+    whole: list[str] = []
+    broken = False
+    for line in lines:
+        if broken:
+            whole[-1] += line
+        else:
+            whole.append(line)
+        broken = len(line) == width
+    return whole
 
 
 def strip_colours(line: str) -> str:
@@ -86,7 +109,7 @@ def _clean(line: str) -> str:
         line = html.unescape(line).replace("\u00a0", " ")
     line = _CONTROL.sub("", line)
     if "^I" in line:
-        line = line.replace("^I", "\t").removesuffix("$")
+        line = line.replace("^I", "\t")
     if ">" in line[:8]:
         line = _QUOTE.sub("", line)
     if _FENCE.match(line):
@@ -119,7 +142,7 @@ def _without_host_prefix(lines: list[str]) -> list[str]:
     """
     filled = [line for line in lines if line.strip()]
     prefixes = Counter(match[1] for line in filled if (match := _HOST_PREFIX.match(line)))
-    hosts = [name for name, count in prefixes.items() if count >= 3]
+    hosts = [name for name, count in prefixes.items() if count >= 3 or any(line.startswith(f'{name}: {{"') for line in filled)]
     if not hosts or sum(prefixes[name] for name in hosts) < 0.9 * len(filled):
         return lines
     blocks: dict[str, list[str]] = {name: [f"# host: {name}"] for name in hosts}

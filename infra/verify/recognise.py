@@ -212,6 +212,9 @@ def _documents(lines: Sequence[str], source: str) -> tuple[list[str], list[Repor
             document, end = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
             if any(sign in text[begin : begin + 4000] for sign in _JSON_SIGNS):
+                joined = _unbroken(decoder, text[begin:], index + 1, source)
+                if joined is not None:
+                    return [*remaining[:index], *[""] * (len(lines) - index)], [*reports, *joined]
                 report = _cut_document(decoder, text, begin, index + 1, source)
                 return [*remaining[:index], *[""] * (len(lines) - index)], [*reports, report]
             index += 1
@@ -227,6 +230,16 @@ def _documents(lines: Sequence[str], source: str) -> tuple[list[str], list[Repor
         else:
             index += 1
     return remaining, reports
+
+
+def _unbroken(decoder: json.JSONDecoder, text: str, first_line: int, source: str) -> list[Report] | None:
+    """The reports of a document that a terminal broke into lines, within words too."""
+    whole = text.replace("\n", "")
+    try:
+        document, end = decoder.raw_decode(whole)
+    except (ValueError, RecursionError):
+        return None
+    return _document_reports(document, first_line, whole[:end], source)
 
 
 def _cut_document(decoder: json.JSONDecoder, text: str, begin: int, first_line: int, source: str) -> Report:
