@@ -44,6 +44,26 @@ def missing_facts(shape: NodeShape, missing: list[str] | tuple[str, ...] | None 
     )
 
 
+def shape_warnings(shape: NodeShape, path: str = "nodeShape") -> tuple[Problem, ...]:
+    """What the catalog knows of a shape, but not for certain: facts by which the plan places pods."""
+    weak = [
+        name
+        for name in shape.provenance.unverified
+        if name.split(".")[0] in ("numaNodes", "threadsPerCore", "memory", "linkDomains", "numaInGuest")
+    ]
+    if not weak and shape.provenance.confidence != "low":
+        return ()
+    facts = ", ".join(weak) or "all facts"
+    return (
+        Problem(
+            path=path,
+            code="UnverifiedFacts",
+            message=f"{facts} of {shape.id} {'is' if len(weak) == 1 else 'are'} not verified in the catalog (confidence {shape.provenance.confidence}): "
+            f"compare a node's own outputs by `python -m infra topology FILE --expect {shape.id}` before you rely on the placement",
+        ),
+    )
+
+
 def _numa_node(shape: NodeShape, index: int) -> dict[str, Any]:
     node = shape.numa_nodes[index]
     machine: dict[str, Any] = {

@@ -23,6 +23,8 @@ def shape_from_topology(raw: Mapping[str, Any], path: str = "topology") -> NodeS
     reader = Reader(raw, path, problems)
     accelerator = _accelerator(reader)
     threads = reader.integer("threadsPerCore", minimum=1)
+    if not reader.has("threadsPerCore"):
+        reader.problem("threadsPerCore", "is missing; write what lscpu prints as Thread(s) per core.", code="MissingField")
     if not reader.has("numaNodes"):
         reader.problem(
             "numaNodes", "is missing; list the NUMA nodes in order of id, each with cpus, memory and gpus.", code="MissingField"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from infra.catalog.load import pins
+from infra.catalog.machine import shape_warnings
 from infra.config.cluster import StackConfig
 from infra.errors import NumawiseError, PlanError, Problem, did_you_mean, in_order
 from infra.plan.equal_pools import EqualPools
@@ -34,6 +35,7 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
     warnings: list[Problem] = []
     _check_names(config, problems)
     hardware = _hardware(config, problems)
+    warnings += [warning for item in hardware.values() for warning in shape_warnings(item.shape, f"{item.path}.nodeShape")]
     sized: dict[int, SizedModel] = {}
     equal_models = EqualModels()
     for index, model in enumerate(config.models):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.catalog.load import shapes
-from infra.catalog.machine import devices_of, machine_of
+from infra.catalog.machine import devices_of, machine_of, shape_warnings
 from infra.catalog.shapes import group_into_cores
 from infra.catalog.topology import shape_from_topology
 from infra.errors import ConfigError, PlanError
@@ -109,6 +109,7 @@ def test_all_problems_of_a_topology_come_at_once_with_their_paths() -> None:
         ({"linkDomains": [[0, 9]]}, "linkDomains[0]: names GPU 9; an index from 0 to 7"),
         ({"partition": "CPX_NPS4"}, "h100-sxm5-80gb has no partition modes"),
         ({"sku": "mi300x", "partition": "CPX_NPS8"}, "mi300x knows SPX_NPS1"),
+        ({"threadsPerCore": None}, "threadsPerCore: is missing; write what lscpu prints"),
         ({"threadsPerCore": 0}, "threadsPerCore: is 0; at least 1"),
     ],
 )
@@ -151,3 +152,12 @@ def test_cores_always_partition_the_cpus(core_count: int, threads: int, gap: int
     cores = group_into_cores(tuple(sorted(cpus)), threads)
     assert len(cores) == core_count and all(len(core) == threads for core in cores)
     assert sorted(cpu for core in cores for cpu in core) == sorted(cpus)
+
+
+def test_facts_that_are_not_verified_are_told_with_the_command_that_verifies_them() -> None:
+    assert shape_warnings(shapes()["dgx-h100"]) == ()
+    [warning] = shape_warnings(shapes()["dgx-h200"], "nodePools[0].nodeShape")
+    assert warning.path == "nodePools[0].nodeShape"
+    assert warning.message.startswith("numaNodes of dgx-h200 is not verified in the catalog (confidence medium): compare")
+    assert "--expect gcp-a3-highgpu-8g" in shape_warnings(shapes()["gcp-a3-highgpu-8g"])[0].message
+    assert shape_from_topology(topology()).provenance.confidence == "high"
