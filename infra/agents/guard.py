@@ -22,6 +22,7 @@ from pathlib import Path
 REFUSALS = ("TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "NodeAffinity")
 STORM_PODS, STORM_SECONDS = 3, 60
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 60, 900
+FORGET_SECONDS = 3600  # a node that kept quiet for so long begins anew
 POLL_SECONDS = 5
 PAUSED = "numawise.dev/paused"  # node annotation: JSON with since, until, storms, reason
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -58,7 +59,7 @@ def ready(node, pool):
 def decide(plan, nodes, pods, now):
     """(changes by node, (namespace, name) of pods to delete, sentences), from one look at the cluster.
 
-    A change holds `labels`, all that the stack puts on the node from now on, and `note`, the pause's annotation.
+    A change is a `patch` of the node's metadata that pauses it, or the `labels` of the stack to be applied again.
     """
     changes, deletions, said = {}, [], []
     by_node = {}
@@ -76,12 +77,12 @@ def decide(plan, nodes, pods, now):
             or plan["label"] not in nodes[name]["metadata"].get("labels", {})
         ):
             continue
-        storms = (paused_state(nodes[name]) or {"storms": 0})["storms"] + 1
+        earlier = paused_state(nodes[name])
+        storms = 1 if earlier is None or now - earlier["until"] > FORGET_SECONDS else earlier["storms"] + 1
         delay = min(FIRST_DELAY_SECONDS * 2 ** (storms - 1), LONGEST_DELAY_SECONDS)
         reason = failed[-1]["status"]["reason"]
         note = {"until": now + delay, "storms": storms, "reason": reason}
-        labels = {key: value for key, value in pool["labels"].items() if key != plan["label"]}
-        changes[name] = {"labels": labels, "note": json.dumps(note, sort_keys=True)}
+        changes[name] = {"patch": {"labels": {plan["label"]: None}, "annotations": {PAUSED: json.dumps(note, sort_keys=True)}}}
         said.append(f"{name} refused {len(recent)} pods in {STORM_SECONDS} s ({reason}): no model pod goes there for {delay} s")
     for name, pool in sorted(plan["nodes"].items()):
         node = nodes.get(name)
@@ -128,15 +129,14 @@ def run_once(plan, api, now, say):
     changes, deletions, said = decide(plan, nodes, pods, now)
     # The label first: deleting pods does not slow their Deployment down.
     for name, change in changes.items():
-        # Applied under the engine's own name: with another the next update would meet a conflict over the label.
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": change["labels"]}}
-        api.call("PATCH", f"/api/v1/nodes/{name}?fieldManager={plan['fieldManager']}", node, "application/apply-patch+yaml")
-        if "note" in change:
-            api.call(
-                "PATCH",
-                f"/api/v1/nodes/{name}?fieldManager=numawise-guard",
-                {"metadata": {"annotations": {PAUSED: change["note"]}}},
-            )
+        path = f"/api/v1/nodes/{name}?fieldManager="
+        if "patch" in change:
+            # Whoever owns the label: a patch takes it off, an apply would only give up our own share.
+            api.call("PATCH", path + "numawise-guard", {"metadata": change["patch"]})
+        else:
+            # Applied under the engine's own name: with another the next update would meet a conflict over the label.
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": change["labels"]}}
+            api.call("PATCH", path + plan["fieldManager"], node, "application/apply-patch+yaml")
     for sentence in said:
         say(sentence)
     for namespace, name in deletions:
@@ -146,7 +146,7 @@ def run_once(plan, api, now, say):
             if error.code != 404:
                 raise
     if deletions:
-        say(f"deleted {len(deletions)} refused pods")
+        say(f"deleted {len(deletions)} refused pod{'s' if len(deletions) > 1 else ''}")
 
 
 def in_cluster():

@@ -103,6 +103,7 @@ def _deployment(plan: ClusterPlan, all_labels: dict[str, str], files: dict[str, 
                 "metadata": {"labels": dict(all_labels), "annotations": {CHECKSUM: checksum(files)}},
                 "spec": {
                     "serviceAccountName": names.GUARD,
+                    "automountServiceAccountToken": True,
                     "enableServiceLinks": False,
                     "terminationGracePeriodSeconds": 5,
                     "securityContext": {

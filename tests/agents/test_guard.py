@@ -51,8 +51,7 @@ def decide(pods: list[dict[str, Any]], *nodes: dict[str, Any], now: float = NOW)
 
 def test_a_storm_takes_the_node_out_of_the_models_reach_and_keeps_one_pod_as_evidence() -> None:
     changes, deletions, said = decide([pod(i, age=10 - i) for i in range(5)])
-    assert LABEL not in changes["gpu-a"]["labels"]
-    assert changes["gpu-a"]["labels"]["numawise.dev/pool"] == "h100"
+    assert changes["gpu-a"]["patch"]["labels"] == {LABEL: None}
     assert deletions == [("inference", f"llama-{i}") for i in range(4)]
     assert said == ["gpu-a refused 5 pods in 60 s (TopologyAffinityError): no model pod goes there for 60 s"]
 
@@ -106,7 +105,16 @@ def test_a_label_that_somebody_else_took_off_is_left_off() -> None:
 @pytest.mark.parametrize(("storms", "delay"), [(0, 60), (1, 120), (3, 480), (4, 900), (60, 900)])
 def test_the_delay_doubles_with_every_storm_up_to_a_quarter_of_an_hour(storms: int, delay: int) -> None:
     changes, _, _ = decide([pod(i) for i in range(3)], node(note={"until": NOW - 100, "storms": storms}))
-    assert json.loads(changes["gpu-a"]["note"]) == {"until": NOW + delay, "storms": storms + 1, "reason": "TopologyAffinityError"}
+    assert json.loads(changes["gpu-a"]["patch"]["annotations"][guard.PAUSED]) == {
+        "until": NOW + delay,
+        "storms": storms + 1,
+        "reason": "TopologyAffinityError",
+    }
+
+
+def test_a_node_that_kept_quiet_for_an_hour_begins_anew() -> None:
+    changes, _, _ = decide([pod(i) for i in range(3)], node(note={"until": NOW - 3601, "storms": 9}))
+    assert json.loads(changes["gpu-a"]["patch"]["annotations"][guard.PAUSED])["storms"] == 1
 
 
 def test_a_storm_on_one_node_leaves_the_others_alone() -> None:
@@ -155,18 +163,28 @@ def server() -> Iterator[Any]:
     running.server_close()
 
 
-def test_a_round_applies_the_label_under_the_engines_name_before_it_deletes(server: Any) -> None:
+def test_a_round_takes_the_label_off_before_it_deletes(server: Any) -> None:
     api, asked = server
     said: list[str] = []
     guard.run_once(PLAN, api, NOW, said.append)
-    changing = [(method, path) for method, path, _, _ in asked if method != "GET"]
-    assert changing[0] == ("PATCH", "/api/v1/nodes/gpu-a?fieldManager=numawise-local")
-    assert changing[1] == ("PATCH", "/api/v1/nodes/gpu-a?fieldManager=numawise-guard")
-    assert [path for method, path in changing[2:]] == [f"/api/v1/namespaces/inference/pods/llama-{i}" for i in range(3)]
-    applied = next((body, kind) for method, _, body, kind in asked if method == "PATCH")
-    assert applied[1] == "application/apply-patch+yaml"
-    assert LABEL not in applied[0]["metadata"]["labels"]
+    changing = [(method, path, kind) for method, path, _, kind in asked if method != "GET"]
+    assert changing[0] == ("PATCH", "/api/v1/nodes/gpu-a?fieldManager=numawise-guard", "application/merge-patch+json")
+    assert [path for _, path, _ in changing[1:]] == [f"/api/v1/namespaces/inference/pods/llama-{i}" for i in range(3)]
+    patched = next(body for method, _, body, _ in asked if method == "PATCH")
+    assert patched["metadata"]["labels"] == {LABEL: None}
     assert said[-1] == "deleted 3 refused pods"
+
+
+def test_the_label_is_put_back_under_the_engines_name(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the next update of the stack owns it, and meets no conflict where its value changes."""
+    api, asked = server
+    labels = PLAN["nodes"]["gpu-a"]["labels"]
+    monkeypatch.setattr(guard, "decide", lambda *_: ({"gpu-a": {"labels": labels}}, [], []))
+    guard.run_once(PLAN, api, NOW, lambda _: None)
+    method, path, body, kind = asked[-1]
+    assert (method, path) == ("PATCH", "/api/v1/nodes/gpu-a?fieldManager=numawise-local")
+    assert kind == "application/apply-patch+yaml"
+    assert body == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-a", "labels": labels}}
 
 
 def test_it_asks_only_for_failed_pods_of_its_own_stack(server: Any) -> None:
@@ -185,6 +203,11 @@ def test_it_may_do_what_it_does_and_no_more() -> None:
     (role,) = [m for m in objects if m["kind"] == "Role"]
     assert role["metadata"]["namespace"] == "inference"
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]}]
+
+
+def test_it_has_the_token_that_its_calls_need() -> None:
+    spec = next(m for m in refusal_guard(cluster_plan()) if m["kind"] == "Deployment")["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is True
 
 
 def test_no_guard_where_no_kubelet_would_refuse_for_topology() -> None:
