@@ -14,7 +14,7 @@ from infra.plan.architecture import architecture_of, from_config_json
 from infra.plan.architecture_types import Architecture
 from infra.plan.engine import engine_problems, engine_warnings
 from infra.plan.hardware import PoolHardware
-from infra.plan.memory import MemoryEstimate, estimate_memory
+from infra.plan.memory import MemoryEstimate, block_size_refusal, estimate_memory, options_of_engine_args
 from infra.plan.memory_profile import engine_memory
 from infra.plan.parallelism import ParallelismChoice, Verdict, choose
 from infra.plan.placement import PodShape
@@ -82,6 +82,10 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     if problems:
         raise PlanError(problems)
     architecture = _architecture(model, path)
+    if model.block_size is not None:
+        refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
+        if refusal is not None:
+            raise PlanError.one("BlockSize", f"{path}.blockSize", refusal)
     utilization = model.gpu_memory_utilization or DEFAULT_UTILIZATION[hardware.accelerator.vendor]
     sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
     max_model_len, length_reason, choice = sizer.choose(path)
@@ -160,9 +164,9 @@ class _Sizer:
             dtype=model.dtype,
             quantization=model.quantization,
             kv_cache_dtype=model.kv_cache_dtype,
-            enforce_eager=model.engine_args.get("enforce-eager") is True,
             expert_parallel=experts,
             data_parallel_size=data,
+            **options_of_engine_args(model.engine_args),
         )
 
     def choose(self, path: str) -> tuple[int, str, ParallelismChoice]:

@@ -171,6 +171,7 @@ def test_the_hash_changes_with_the_configuration_and_with_nothing_else() -> None
         ),
         ("models[0].engineArgs", {"api-key": "x"}, "models[0].engineArgs.api-key", "pulumi config set --secret"),
         ("models[0].env", {"CUDA_VISIBLE_DEVICES": "0"}, "models[0].env.CUDA_VISIBLE_DEVICES", "device plugin"),
+        ("models[0].blockSize", 20, "models[0].blockSize", "Use 16"),
         ("models[0].env", {"HF_TOKEN": "x"}, "models[0].env.HF_TOKEN", "numawise:hubToken"),
         (
             "nodePools[0].kubelet",
