@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from time import perf_counter
 from typing import Any
 
@@ -168,6 +169,7 @@ def _node(kubelet: Kubelet) -> dict[str, Any]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def _text(name: str, amount: int) -> str:
     if name == "cpu":
         return format_quantity(amount * 10**6, binary=False)

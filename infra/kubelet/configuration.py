@@ -315,6 +315,7 @@ class Configuration:
     fields: Mapping[str, Any]
     gates: FeatureGates
     rules: VersionRules
+    given: frozenset[str]
     unknown: tuple[str, ...] = field(default=())
 
     def __getitem__(self, name: str) -> Any:
@@ -342,7 +343,7 @@ def load(document: Mapping[str, Any], *, kubernetes_version: str) -> Configurati
     if errors:
         raise KubeletRefuses("load", errors)
     _conditional_defaults(fields, gates)
-    return Configuration(fields, gates, rules, tuple(unknown))
+    return Configuration(fields, gates, rules, frozenset(map(str, document)), tuple(unknown))
 
 
 def _conditional_defaults(fields: dict[str, Any], gates: FeatureGates) -> None:

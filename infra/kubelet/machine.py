@@ -35,7 +35,7 @@ class Device:
 
     @classmethod
     def from_dict(cls, document: Any, path: str = "device") -> Device:
-        if not isinstance(document, Mapping):
+        if type(document) is not dict and not isinstance(document, Mapping):
             raise _wrong(path, document, 'an object like {"id": "gpu0", "numa": [0]}')
         identifier = document.get("id")
         if not isinstance(identifier, str):
@@ -88,12 +88,12 @@ class Machine:
 
 
 def _numa_node(document: Any, path: str, *, exact: bool) -> NumaNode:
-    if not isinstance(document, Mapping):
+    if type(document) is not dict and not isinstance(document, Mapping):
         raise _wrong(path, document, 'an object like {"id": 0, "cpus": [[0, 1]], "memory_bytes": 68719476736}')
     number = document.get("id", 0)
     if type(number) is not int or not 0 <= number < 64:
         raise _wrong(f"{path}.id", number, "an integer from 0 to 63, as the kubelet's masks hold")
-    cores = tuple([_cpus(core, path) for core in _list(document, "cpus", path)])
+    cores = _cores(_list(document, "cpus", path), path)
     socket = document.get("socket") or 0
     given = document.get("core_sockets") or ()
     if type(socket) is not int or not (isinstance(given, list | tuple) and all(type(s) is int for s in given)):
@@ -126,6 +126,14 @@ def _list(document: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
     if not isinstance(value, list | tuple):
         raise _wrong(f"{path}.{key}", value, "a list")
     return value
+
+
+def _cores(listed: Sequence[Any], path: str) -> tuple[tuple[int, ...], ...]:
+    if {*map(type, listed)} <= {list}:
+        cpus = [cpu for core in listed for cpu in core]
+        if {*map(type, cpus)} <= {int} and (not cpus or (min(cpus) >= 0 and max(cpus) < 2**20)):
+            return tuple(map(tuple, listed))
+    return tuple(_cpus(core, f"{path}.cpus[{index}]") for index, core in enumerate(listed))
 
 
 def _cpus(value: Any, path: str) -> tuple[int, ...]:

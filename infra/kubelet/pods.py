@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from infra.errors import ConfigError
@@ -198,7 +199,7 @@ def _containers(document: Mapping[str, Any], key: str, path: str, *, is_init: bo
     found = []
     for index, entry in enumerate(listed):
         here = f"{path}.{key}[{index}]"
-        if not isinstance(entry, Mapping):
+        if type(entry) is not dict and not isinstance(entry, Mapping):
             raise _wrong(here, entry, "an object")
         name, policy = entry.get("name") or "", entry.get("restartPolicy")
         if not isinstance(name, str):
@@ -221,23 +222,26 @@ def _resource_list(value: Any, path: str) -> tuple[ResourceList, dict[str, int |
         if isinstance(value, list):
             raise _wrong(path, value, 'quantities by resource, like {"cpu": "4"}')
         return {}, {}
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise _wrong(path, value, 'quantities by resource, like {"cpu": "4"}')
     amounts: ResourceList = {}
     int64: dict[str, int | None] = {}
     for name, amount in value.items():
         try:
-            quantity = parse_json_quantity(amount)
+            amounts[name], int64[name] = _amount(amount) if type(amount) is str else _amount_of(parse_json_quantity(amount))
         except ValueError as error:
             raise _wrong(f"{path}.{name}", amount, f"a quantity: {error}") from None
-        amounts[name] = quantity.milli
-        int64[name] = _int64(quantity)
     return amounts, int64
 
 
-def _int64(quantity: Quantity) -> int | None:
+@lru_cache(maxsize=65536)
+def _amount(text: str) -> tuple[int, int | None]:
+    return _amount_of(parse_json_quantity(text))
+
+
+def _amount_of(quantity: Quantity) -> tuple[int, int | None]:
     # Rounding up to thousandths leaves the form of the number as it was; finer ones are no int64 either way.
-    return quantity.int64
+    return quantity.milli, quantity.int64
 
 
 def _wrong(path: str, value: object, expected: str) -> ConfigError:

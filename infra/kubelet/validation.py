@@ -29,6 +29,9 @@ _NAMESPACED_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.", "kernel
 
 def validation_errors(c: Configuration) -> list[str]:
     """Everything that ValidateKubeletConfiguration refuses."""
+    if c.given <= _CHECKED_ELSEWHERE:
+        # Defaults are valid under any feature gates, so the other fields need no look.
+        return [*_topology(c), *_reserved_cpus(c), *_reserved_memory(c)]
     return [
         *_numbers(c),
         *_images(c),
@@ -44,6 +47,22 @@ def validation_errors(c: Configuration) -> list[str]:
         *_memory_qos(c),
         *_logs(c),
     ]
+
+
+_CHECKED_ELSEWHERE = frozenset(
+    (
+        *("topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions", "cpuManagerPolicy", "evictionHard"),
+        *(
+            "cpuManagerPolicyOptions",
+            "memoryManagerPolicy",
+            "reservedMemory",
+            "reservedSystemCPUs",
+            "kubeReserved",
+            "systemReserved",
+        ),
+        *("featureGates", "apiVersion", "kind", "mergeDefaultEvictionSettings"),
+    )
+)
 
 
 def _outside(c: Configuration, name: str, limits: tuple[int, int]) -> Iterator[str]:
