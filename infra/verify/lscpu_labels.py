@@ -61,6 +61,7 @@ LABELS: dict[str, tuple[str, ...]] = {
         "离线 cpu 列表",
     ),
     "threads_per_core": (
+        "потоков на ядро",
         "core bakoitzeko hari kopurua",
         "draden per kern",
         "dretva po jezgri",
