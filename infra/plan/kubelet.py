@@ -15,7 +15,7 @@ from infra.plan.kubelet_fields import read_user_fields
 from infra.plan.kubelet_machine import missing_facts
 from infra.plan.kubelet_platform import PlatformFields, kube_reserved_millicpu
 from infra.plan.kubelet_reserve import check_reserved_memory, reserve
-from infra.plan.kubelet_search import Answer, Failure, Question, reserved_by_node, search, start_kubelet, without
+from infra.plan.kubelet_search import Answer, Failure, Question, advise_on, reserved_by_node, search, start_kubelet, without
 from infra.plan.kubelet_slots import Slots, lay_out
 from infra.plan.kubelet_widths import NodeWidths
 from infra.plan.model import NumaNodePlan, RankBinding, SlotGroup
@@ -128,6 +128,11 @@ def decide_pool(
     answer, failures = search(question)
     if answer is None:
         raise PlanError(_with_way_out(question, failures))
+    advice = _advice(question, answer)
+    stops = [problem for problem in advice if problem.code == "StopsAtStart"]
+    if stops:
+        raise PlanError(stops)
+    warnings += advice
     if fields_of.decides_reservations:
         warnings.append(
             Problem(
@@ -138,6 +143,21 @@ def decide_pool(
             )
         )
     return replace(_decision(question, answer, failures, warnings), kubelet=fields_of.rolled_out(answer.fields))
+
+
+def _advice(question: Question, answer: Answer) -> list[Problem]:
+    """What the kubelet would do badly with the configuration without saying so; only of fields that the user can change something about.
+
+    Left out: uneven memory of a split that the plan chose, pod-level resources (our pods have none), and devices without NUMA nodes, of which the plan warns itself.
+    """
+    silent = {"PodLevelResourcesNotPinned", "DevicesWithoutTopology", "UnknownNumaNode"}
+    if "reservedMemory" not in question.user:
+        silent.add("UnevenMemory")
+    return [
+        replace(problem, path=f"{question.path}.kubelet.{problem.path}")
+        for problem in advise_on(question, answer.fields)
+        if problem.code not in silent and problem.path.split(".")[0] not in question.unavailable
+    ]
 
 
 def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Problem]:
@@ -266,9 +286,11 @@ def _binding(
             warnings.append(Problem(f"{pod.path}.resources.cpu", "RanksNotBound", bound.reason))
         return None, (f"No rank binding: {bound.reason}",)
     memory = ", ".join(map(str, bound.memory_nodes))
+    places = {footprint.container(pod.main_container).devices for footprint in answer.footprints[pod.name]}
+    elsewhere = " Where it comes to lie on other NUMA nodes the ranks follow their GPUs." if len(places) > 1 else ""
     return bound, (
-        f"Rank binding: {describe_binding(bound)}; the pod holds these CPUs in every one of the {answer.states} states that were proven and may allocate "
-        f"memory on NUMA nodes {memory}.",
+        f"Rank binding: {describe_binding(bound)}; the pod holds as many in every one of the {answer.states} states that were proven and may allocate "
+        f"memory on NUMA nodes {memory}.{elsewhere}",
     )
 
 
@@ -283,12 +305,17 @@ def _warn_of_misalignment(question: Question, answer: Answer, pod: PodShape, wid
     ]
     if apart:
         nodes = ", ".join(str(node) for node in sorted({n for n, _ in (*apart[0].cpus, *apart[0].devices)}))
+        remedy = (
+            "Give pods of different size pools of their own."
+            if answer.candidate.topology_policy == "best-effort"
+            else "Choose a topologyManagerPolicy, or hardware settings with fewer NUMA nodes (NPS1, SNC off, coherent driver memory)."
+        )
         warnings.append(
             Problem(
                 pod.path,
                 "AlignmentNotAssured",
                 f"{pod.gpus} GPUs and {pod.cpu} CPUs fit one NUMA node of {question.shape.id}, but topologyManagerPolicy {answer.candidate.topology_policy} "
-                f"lets a pod come to lie on NUMA nodes {nodes} in some orders. Give pods of different size pools of their own.",
+                f"lets a pod come to lie on NUMA nodes {nodes} in some orders. {remedy}",
             )
         )
 

@@ -69,11 +69,16 @@ def _socket(shape: NodeShape, index: int) -> int:
 
 
 def devices_of(shape: NodeShape, resource_name: str) -> dict[str, list[dict[str, Any]]]:
-    """The devices as the plugin reports them: without NUMA nodes where a virtual machine hides them."""
+    """The devices as the plugin reports them.
+
+    Where a virtual machine hides NUMA, the kernel says node -1: NVIDIA's plugin leaves the topology out then, AMD's passes the -1 on
+    (internal/pkg/plugin of ROCm/k8s-device-plugin), which no NUMA node of the machine matches.
+    """
     hidden = shape.numa_in_guest is False
+    nowhere: dict[str, Any] = {"numa": [-1]} if resource_name.startswith("amd.com/") else {}
     return {
         resource_name: [
-            {"id": f"gpu{gpu}"} if hidden or node is None else {"id": f"gpu{gpu}", "numa": [node]}
+            {"id": f"gpu{gpu}", **(nowhere if hidden or node is None else {"numa": [node]})}
             for gpu, node in enumerate(shape.gpu_numa_nodes)
         ]
     }

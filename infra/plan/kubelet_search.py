@@ -11,6 +11,7 @@ from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
 from infra.errors import Problem
 from infra.kubelet import Kubelet, KubeletRefuses, Machine
+from infra.kubelet.advice import advise
 from infra.kubelet.machine import Device
 from infra.plan.kubelet_bound import NumaRoom, never_blocked
 from infra.plan.kubelet_config import MOST_NUMA_NODES_ENUMERATED, Candidate, configuration, policies_to_try
@@ -19,7 +20,7 @@ from infra.plan.kubelet_proof import MOST_STATES, Footprint, NumaMap, Proof, Ref
 from infra.plan.kubelet_reserve import DEFAULT_MAX_PODS, MemorySplit, Reservations, mebibytes, memory_splits, usable_bytes
 from infra.plan.kubelet_widths import NodeWidths
 from infra.plan.placement import Load, NodeCapacity, Placement, PodShape, TooManyLoads, amount, describe, maximal_loads, spread
-from infra.units import GIB, format_gib, parse_bytes, parse_millicpu
+from infra.units import GIB, format_gib, parse_bytes, parse_cpu_list, parse_millicpu
 
 # What our own and the platform's DaemonSets on a GPU node request together (network plugin, kube-proxy, feature discovery, device plugin,
 # exporters); they are Burstable or BestEffort, so that only the node fit counts them.
@@ -119,6 +120,7 @@ def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
     if "topologyManagerScope" in question.unavailable and "topologyManagerScope" not in user:
         scopes = ["container"]
     whole = all(_whole_cores(resident, shape.threads_per_core or 1) for resident in _all_residents(question, shapes))
+    whole = whole and not (distribute and _reserves_half_cores(question))  # both together may loop for ever then
     full_pcpus_only = options["full-pcpus-only"] == "true" if "full-pcpus-only" in options else optional and whole
     for memory_policy, split in _memory_choices(question):
         for scope in scopes:
@@ -131,6 +133,17 @@ def _candidates(question: Question, policy: str) -> Iterator[Candidate]:
                 split=split,
                 shapes=shapes,
             )
+
+
+def _reserves_half_cores(question: Question) -> bool:
+    """Whether the reserved CPUs leave a core of which one thread is taken: the user's list does, or an amount that is no whole number of cores."""
+    threads = question.shape.threads_per_core or 1
+    fields = question.reservations.fields
+    if fields.get("reservedSystemCPUs"):
+        reserved = set(parse_cpu_list(fields["reservedSystemCPUs"]))
+        return any(0 < len(reserved & set(core)) < len(core) for node in question.shape.numa_nodes for core in node.cores or ())
+    amount_of = sum(parse_millicpu((fields.get(name) or {}).get("cpu", 0)) for name in ("kubeReserved", "systemReserved"))
+    return -(-amount_of // 1000) % threads != 0
 
 
 def _all_residents(question: Question, shapes: Sequence[PodShape]) -> list[Resident]:
@@ -324,16 +337,27 @@ def start_kubelet(question: Question, fields: Mapping[str, Any]) -> Kubelet:
     return kubelet
 
 
+def advise_on(question: Question, fields: Mapping[str, Any]) -> list[Problem]:
+    """Warnings of the kubelet's own rules about a configuration with which it starts; paths are fields."""
+    machine, devices = _machine(question, fields, {}), devices_of(question.shape, question.resource_name)
+    return advise(machine, fields, _devices(devices), kubernetes_version=question.kubernetes_version)
+
+
+def _machine(question: Question, fields: Mapping[str, Any], factors: Mapping[int, int]) -> Machine:
+    unmanaged = fields["topologyManagerPolicy"] == "none" and fields["memoryManagerPolicy"] == "None"
+    return Machine.from_dict(machine_of(question.shape, factors, without_empty_nodes=unmanaged))
+
+
+def _devices(devices: Mapping[str, Any]) -> dict[str, list[Device]]:
+    return {name: [Device.from_dict(device) for device in listed] for name, listed in devices.items()}
+
+
 def _start(
     question: Question, fields: Mapping[str, Any], factors: Mapping[int, int], devices: Mapping[str, Any]
 ) -> Kubelet | Failure:
-    unmanaged = fields["topologyManagerPolicy"] == "none" and fields["memoryManagerPolicy"] == "None"
     try:
         return Kubelet.start(
-            Machine.from_dict(machine_of(question.shape, factors, without_empty_nodes=unmanaged)),
-            fields,
-            {name: [Device.from_dict(device) for device in listed] for name, listed in devices.items()},
-            kubernetes_version=question.kubernetes_version,
+            _machine(question, fields, factors), fields, _devices(devices), kubernetes_version=question.kubernetes_version
         )
     except KubeletRefuses as refusal:
         message = "; ".join(refusal.errors)
@@ -459,6 +483,11 @@ def _refused(
     pod = next((pod for pod in candidate.shapes if pod.name == refusal.resident), None)
     where = _refusal_path(question, pod, refusal)
     text = f"{candidate.topology_policy} does not admit {describe(candidate.shapes, load)} in every order on one node of {question.shape.id} {machine}: {refusal}."
+    if question.shape.numa_in_guest is False and question.resource_name.startswith("amd.com/"):
+        text += (
+            " AMD's device plugin reports NUMA node -1 in a virtual machine that hides NUMA, and no NUMA node has that id: use best-effort, or expose NUMA "
+            "nodes to the guest."
+        )
     return Failure(
         policy=candidate.topology_policy,
         problem=Problem(where, refusal.reason or "Refused", f"{text}{_free_by_node(question, fields, pod)}"),

@@ -442,3 +442,43 @@ def test_karpenter_and_eks_take_a_whole_configuration():
         decide(node_shape(), pod_shape(), platform="eks").kubelet == decide(node_shape(), pod_shape(), platform="karpenter").kubelet
     )
     assert not decide(node_shape(), pod_shape(), platform="eks").warnings
+
+
+# What the kubelet does badly without saying so
+
+
+def test_a_soft_threshold_without_its_period_would_stop_the_kubelet():
+    found = problems(node_shape(), pod_shape(), kubelet={"evictionSoft": {"memory.available": "1Gi"}})
+    assert "needs evictionSoftGracePeriod" in found["nodePools[0].kubelet.evictionSoft.memory.available"]
+
+
+def test_half_cores_that_the_user_reserves_are_warned_of():
+    decision = decide(node_shape(), pod_shape(), kubelet={"reservedSystemCPUs": "0,56"})
+    (warning,) = decision.warnings
+    assert (warning.code, warning.path) == ("HalfReservedCores", "nodePools[0].kubelet.reservedSystemCPUs")
+    assert "Reserve whole cores: 0,56,112,168" in warning.message
+
+
+def test_half_cores_and_distribution_never_meet_whole_cores_only():
+    decision = decide(node_shape(), pod_shape(gpus=8, cpu=None, memory=None), kubelet={"reservedSystemCPUs": "0,56"})
+    options = decision.kubelet["cpuManagerPolicyOptions"]
+    assert options["distribute-cpus-across-numa"] == "true" and "full-pcpus-only" not in options
+    assert "MayLoopForEver" not in codes(decision)
+
+
+def test_a_virtual_machine_with_amd_devices_is_planned_without_a_strict_policy():
+    vm = node_shape(hides_numa=True, name="vm-mi300x")
+    pod = pod_shape(gpus=8, cpu=32, resource_name="amd.com/gpu")
+    assert decide(vm, pod, resource_name="amd.com/gpu").kubelet["topologyManagerPolicy"] == "best-effort"
+    found = problems(vm, pod, resource_name="amd.com/gpu", kubelet={"topologyManagerPolicy": "restricted"})
+    assert "reports NUMA node -1" in found["nodePools[0].kubelet.topologyManagerPolicy"]
+
+
+def test_admission_that_takes_seconds_is_warned_of():
+    shape = node_shape(numa_nodes=8, cpus=16, memory="128Gi", gpus=1, name="eight")
+    decision = decide(
+        shape,
+        pod_shape(gpus=1, cpu=8, memory="32Gi"),
+        kubelet={"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"},
+    )
+    assert "SlowAdmission" in codes(decision)
