@@ -199,7 +199,7 @@ def choose(
         score=best_rank[2] if objective == "throughput" else best_rank[0],
         group=group,
         reasons=_reasons(architecture, shape, accelerator, best, best_verdict, group, objective, wish, ranked),
-        warnings=_warnings(architecture, shape, best, group, wish, path),
+        warnings=_warnings(architecture, shape, accelerator, best, group, wish, path),
         alternatives=tuple(
             Alternative(
                 size=size,
@@ -351,11 +351,11 @@ def _why_first(ranked: list[tuple[tuple[float, ...], Size, Verdict]], objective:
 
 
 def _warnings(
-    architecture: Architecture, shape: NodeShape, size: Size, group: TensorGroup, wish: Wish, path: str
+    architecture: Architecture, shape: NodeShape, accelerator: Accelerator, size: Size, group: TensorGroup, wish: Wish, path: str
 ) -> tuple[Problem, ...]:
     tensor = size.tensor_parallel_size
     found: list[tuple[str, str]] = []
-    padded = quantization_warning(architecture, tensor, quantization=wish.quantization)
+    padded = quantization_warning(architecture, tensor, vendor=accelerator.vendor, quantization=wish.quantization)
     if padded is not None and not size.expert_parallel:
         found.append(("PaddedExperts", padded))
     if tensor > 2 and group.link in ("pcie", "cross-socket"):

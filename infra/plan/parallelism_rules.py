@@ -12,8 +12,9 @@ from functools import lru_cache
 from math import ceil
 
 from infra.plan.architecture_types import Architecture
+from infra.plan.layer_weights import kv_heads_per_rank, round_up
 from infra.plan.quantization import Quantization
-from infra.plan.weights import VOCAB_PADDING, kv_heads_per_rank, resolve_quantization
+from infra.plan.weights import MXFP4_ROUNDING, VOCAB_PADDING, resolve_quantization
 
 LARGEST_SIZE = 64
 
@@ -254,14 +255,16 @@ def expert_parallel_refusal(architecture: Architecture) -> Refusal | None:
     )
 
 
-def quantization_warning(architecture: Architecture, size: int, *, quantization: str | None = None) -> str | None:
-    """What a size costs although vLLM accepts it: MXFP4 experts whose width is rounded up on each rank."""
+def quantization_warning(
+    architecture: Architecture, size: int, *, vendor: str = "nvidia", quantization: str | None = None
+) -> str | None:
+    """What splitting costs although vLLM accepts it: MXFP4 experts whose width is rounded up on each of several ranks."""
     chosen = resolve_quantization(architecture, quantization)
     moe = architecture.moe
-    if chosen is None or chosen.method != "mxfp4" or moe is None:
+    if size == 1 or chosen is None or chosen.method != "mxfp4" or moe is None:
         return None
     part = ceil(moe.intermediate / size)
-    padded = ceil(part / 128) * 128
+    padded = round_up(part, MXFP4_ROUNDING[vendor][0])
     if padded == part:
         return None
     return f"each rank's MXFP4 expert width {part} is rounded up to {padded}: {100 * (padded / part - 1):.0f} % more memory for the experts"

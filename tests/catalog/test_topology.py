@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.load import shapes
@@ -146,6 +146,7 @@ def test_threads_of_a_core_follow_the_kernels_numbering(cpus: tuple[int, ...], t
     assert group_into_cores(cpus, threads)[0] == first
 
 
+@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(0, 7))
 def test_cores_always_partition_the_cpus(core_count: int, threads: int, gap: int) -> None:
     cpus = tuple(core + thread * (core_count + gap) for thread in range(threads) for core in range(core_count))

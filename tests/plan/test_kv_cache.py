@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.names import find_model
@@ -120,6 +120,7 @@ def test_an_unknown_cache_dtype_lists_the_known_ones() -> None:
 MODELS = ["Llama-3.1-8B-Instruct", "gpt-oss-20b", "DeepSeek-V2-Lite-Chat", "Qwen3-Next-80B-A3B-Instruct", "gemma-3-12b-it"]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(MODELS), st.integers(0, 60 * GIB), st.sampled_from([16, 32, 64, 128]), st.sampled_from([2048, 8192]))
 def test_the_largest_context_is_the_last_one_that_starts(name: str, free: int, block_size: int, batch: int) -> None:
     architecture = model(name)
@@ -133,6 +134,7 @@ def test_the_largest_context_is_the_last_one_that_starts(name: str, free: int, b
         assert spec.needed_bytes(found + 1, flight)[0] > free
 
 
+@settings(deadline=None)
 @given(st.sampled_from(MODELS), st.integers(1, 60), st.sampled_from([1024, 8192, 32768]))
 def test_more_memory_never_holds_fewer_tokens(name: str, gib: int, length: int) -> None:
     spec = kv_cache_spec(model(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.names import find_model
@@ -123,9 +123,13 @@ def test_expert_parallel_needs_experts() -> None:
 def test_mxfp4_is_never_refused_but_its_padding_is_told() -> None:
     warning = quantization_warning(model("gpt-oss-120b"), 8)
     assert warning == "each rank's MXFP4 expert width 360 is rounded up to 384: 7 % more memory for the experts"
+    assert quantization_warning(model("gpt-oss-120b"), 1) is None
+    amd = quantization_warning(model("gpt-oss-120b"), 4, vendor="amd")
+    assert amd is not None and "720 is rounded up to 768" in amd
     assert quantization_warning(model("Llama-3.1-8B-Instruct"), 8) is None
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 96),
     st.integers(1, 24),

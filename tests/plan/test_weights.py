@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.load import models
@@ -120,6 +120,7 @@ def test_a_partition_by_hand_must_add_up() -> None:
         pipeline_stages(10, 2, (4, 5))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 200), st.integers(1, 32))
 def test_stages_partition_the_layers_and_differ_by_one(layers: int, stages: int) -> None:
     if stages > layers:
@@ -178,6 +179,7 @@ def test_a_quantisation_that_does_not_go_with_the_checkpoint_is_refused() -> Non
     assert weights_bytes_per_rank(model("Qwen3-8B-FP8"), quantization="fp8") == weights_bytes_per_rank(model("Qwen3-8B-FP8"))
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([1, 2, 4, 8]),
     st.sampled_from(["Llama-3.1-8B-Instruct", "Qwen3-30B-A3B", "DeepSeek-V2-Lite-Chat", "gemma-3-12b-it"]),
