@@ -28,6 +28,11 @@ class PoolHardware:
         per_node = self.shape.gpus_per_numa_node
         return None if per_node is None else max(per_node)
 
+    @property
+    def reports_numa(self) -> bool:
+        """Whether the device plugin can give the kubelet a NUMA node for each GPU; a virtual machine may hide it."""
+        return self.shape.numa_in_guest is not False and self.shape.gpus_per_numa_node is not None
+
     def share_for(self, gpus: int) -> MachineShare:
         """What the NUMA nodes that `gpus` GPUs need have for pods: a core of each node and 3 % of its memory less.
 

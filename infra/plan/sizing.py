@@ -204,7 +204,8 @@ class _Sizer:
 
     def _split(self, max_model_len: int, path: str) -> ParallelismChoice:
         model, pool = self.model, self.hardware.pool
-        single = pool.kubelet.get("topologyManagerPolicy") == "single-numa-node"
+        # Without NUMA ids of the devices the policy sees CPUs and memory alone, and does not bound the GPUs of a pod.
+        single = pool.kubelet.get("topologyManagerPolicy") == "single-numa-node" and self.hardware.reports_numa
         return choose(
             self.architecture,
             self.hardware.shape,

@@ -248,3 +248,29 @@ def test_planning_does_not_import_pulumi() -> None:
     script = "import sys; from infra.__main__ import main; main(['plan', '-s', 'local', '--format', 'json']); sys.exit('pulumi' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 0
+
+
+def _virtual_machine(policy: str) -> dict[str, Any]:
+    document = small_document()
+    pool = document["nodePools"][0]
+    del pool["nodeShape"]
+    numa_nodes = [
+        {"cpus": "0-31,64-95", "memory": "512Gi", "gpus": [0, 1, 2, 3]},
+        {"cpus": "32-63,96-127", "memory": "512Gi", "gpus": [4, 5, 6, 7]},
+    ]
+    pool["topology"] = {
+        "sku": "h100-sxm5-80gb",
+        "threadsPerCore": 2,
+        "virtualMachine": True,
+        "numaInGuest": False,
+        "numaNodes": numa_nodes,
+    }
+    pool["kubelet"] = {"topologyManagerPolicy": policy}
+    document["models"][0] |= {"tensorParallelSize": 8, "resources": {"cpu": "32", "memory": "128Gi"}}
+    return document
+
+
+def test_where_devices_have_no_numa_id_the_policy_does_not_bound_the_gpus_and_the_plan_warns() -> None:
+    made = plan(_virtual_machine("single-numa-node"))
+    assert made.models[0].gpus_per_pod == 8
+    assert any("NUMA" in warning.message and warning.path.startswith("nodePools[0]") for warning in made.warnings), made.warnings
