@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from infra.errors import MissingError
 from tools.engine.backend import pending_operations, read_locks
-from tools.engine.processes import end, orphans
+from tools.engine.processes import end, orphans, run_to_its_end
 from tools.engine.stack_file import copy_stack_file
 from tools.engine.workspace import CHECKOUT, Workspace
 from tools.toolchain import toolchain
@@ -94,7 +94,7 @@ class Engine:
         environment = {**self.environment, "KUBECONFIG": str(self.workspace.kubeconfig)}
         shell = environment.get("SHELL") or shutil.which("bash") or "/bin/sh"
         _say(f"stack {self.workspace.stack}, state in {self.workspace.state}; leave with `exit`")
-        return subprocess.run([shell], cwd=CHECKOUT, env=environment).returncode
+        return run_to_its_end([shell], cwd=CHECKOUT, env=environment, stdin=None)
 
     def outputs(self) -> dict[str, object]:
         """The stack's exported outputs."""
@@ -138,7 +138,7 @@ class Engine:
     def _on_stack(self, command: str, *options: str) -> int:
         stack = ("--stack", self.workspace.stack, "--config-file", str(self.workspace.config_file))
         words = [str(self._programs["pulumi"]), command, *stack, "--non-interactive", *options]
-        return subprocess.run(words, cwd=CHECKOUT, env=self.environment, stdin=subprocess.DEVNULL).returncode
+        return run_to_its_end(words, cwd=CHECKOUT, env=self.environment, stdin=subprocess.DEVNULL)
 
     def _pulumi(self, *words: str, quiet: bool) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

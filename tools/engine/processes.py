@@ -5,13 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tools.engine.workspace import Workspace
 
 _PROC = Path("/proc")
+
+
+def run_to_its_end(words: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: int | None) -> int:
+    """Runs a command with its output going through and returns its status. Ctrl-C is the command's to answer: the engine then ends its
+    update in order and removes its lock, where a kill would leave both behind."""
+    main = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGINT, lambda *_: None) if main else None
+    try:
+        return subprocess.Popen(words, cwd=cwd, env=dict(env), stdin=stdin).wait()
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, previous)
 
 
 def is_engine(pid: int) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.tools.engine.test_workspace import workspace
 from tools.engine import Workspace
 from tools.engine.backend import forget, pending_operations, read_locks
 from tools.engine.processes import end, orphans
+from tools.engine.workspace import CHECKOUT
 
 SLEEP = shutil.which("sleep")
 
@@ -156,3 +159,21 @@ def test_forgetting_a_stack_leaves_the_other_stacks(made: Workspace) -> None:
     forget(made)
     assert sorted(file.name for file in folder.iterdir()) == ["local-two.json", "prod.json"]
     assert read_locks(made) == []
+
+
+def test_an_interrupt_is_the_command_s_to_answer(tmp_path: Path) -> None:
+    # Both get the signal, as from a terminal; the command takes its time to end in order.
+    command = "trap 'sleep 0.5; echo in order; exit 4' INT; echo started; while :; do sleep 0.05; done"
+    program = (
+        "import sys; from pathlib import Path; from tools.engine.processes import run_to_its_end; "
+        f"print(run_to_its_end(['/bin/bash', '-c', {command!r}], cwd=Path('/'), env={{'PATH': '/usr/bin:/bin'}}, stdin=None))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.stdout.read() == "in order\n4\n"
+    assert process.wait(10) == 0
+    process.stdout.close()
