@@ -1,0 +1,105 @@
+"""Rank binding: only where the pod is proven to hold CPUs and memory next to its GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.plan.binding import Unbound, bind_ranks, describe_binding
+from infra.plan.kubelet_proof import ContainerFootprint
+from infra.plan.model import RankBinding
+from tests.support.gpu_pools import decide, node_shape, pod_shape
+
+BOTH = (0, 1)
+
+
+def place(cpus: dict[int, int], gpus: dict[int, int], memory: tuple[int, ...] = ()) -> ContainerFootprint:
+    return ContainerFootprint(
+        name="vllm",
+        cpus=tuple(cpus.items()),
+        devices=tuple(gpus.items()),
+        memory_numa=memory,
+        topology=tuple(sorted({*cpus, *gpus})),
+    )
+
+
+def bind(*places: ContainerFootprint, homes: tuple[int | None, ...] = (0, 0, 0, 0, 1, 1, 1, 1), threads: int = 2, memory=BOTH):
+    return bind_ranks(homes, places, all_memory_nodes=memory, enough_cpus=116, threads_per_core=threads)
+
+
+def test_ranks_follow_their_gpus():
+    bound = bind(place({0: 58, 1: 58}, {0: 4, 1: 4}))
+    assert bound == RankBinding(numa_node_of_rank=(0, 0, 0, 0, 1, 1, 1, 1), cpus_per_numa_node={0: 58, 1: 58}, memory_nodes=BOTH)
+    assert isinstance(bound, RankBinding)
+    assert describe_binding(bound) == "ranks 0-3 to NUMA node 0 (58 CPUs) and ranks 4-7 to NUMA node 1 (58 CPUs)"
+
+
+def test_gpu_index_order_is_not_numa_order():
+    bound = bind(place({1: 10, 3: 10}, {1: 2, 3: 2}), homes=(3, 3, 1, 1), memory=(0, 1, 2, 3))
+    assert isinstance(bound, RankBinding)
+    assert bound.numa_node_of_rank == (3, 3, 1, 1)
+    assert describe_binding(bound) == "ranks 2-3 to NUMA node 1 (10 CPUs) and ranks 0-1 to NUMA node 3 (10 CPUs)"
+
+
+def test_a_pod_of_one_numa_node_needs_no_binding():
+    assert bind(place({0: 32}, {0: 4}), place({1: 32}, {1: 4}), homes=(0, 0, 0, 0)) is None
+
+
+def test_the_worst_place_counts():
+    bound = bind(place({0: 60, 1: 56}, {0: 4, 1: 4}), place({0: 50, 1: 66}, {0: 4, 1: 4}))
+    assert isinstance(bound, RankBinding)
+    assert bound.cpus_per_numa_node == {0: 50, 1: 56}
+
+
+@pytest.mark.parametrize(
+    ("lying", "words"),
+    [
+        (
+            place({0: 32}, {0: 4, 1: 4}),
+            "32 on NUMA node 0 and none on NUMA node 1, since 32 CPUs fit fewer nodes than the GPUs. Ask for 116 CPUs",
+        ),
+        (place({}, {0: 4, 1: 4}), "no exclusive CPUs"),
+        (place({0: 110, 1: 6}, {0: 4, 1: 4}), "holds 6 CPUs on it, less than a physical core a rank (8 CPUs)"),
+        (place({0: 58, 1: 58}, {0: 4, 1: 4}, memory=(0,)), "pins the pod's memory to NUMA node 0"),
+    ],
+)
+def test_what_cannot_be_bound_says_why(lying, words):
+    unbound = bind(lying)
+    assert isinstance(unbound, Unbound)
+    assert words in unbound.reason
+
+
+def test_one_place_without_cpus_is_enough_to_leave_it_unbound():
+    assert isinstance(bind(place({0: 58, 1: 58}, {0: 4, 1: 4}), place({0: 110}, {0: 4, 1: 4})), Unbound)
+
+
+def test_devices_without_numa_nodes_cannot_be_bound():
+    assert isinstance(bind(place({0: 58, 1: 58}, {-1: 8}), place({0: 58, 1: 58}, {0: 4, 1: 4})), Unbound)
+    assert isinstance(bind(place({0: 58, 1: 58}, {0: 4, 1: 4}), homes=(None,) * 8), Unbound)
+
+
+@pytest.mark.parametrize(("threads", "cpus", "each"), [(2, 112, 58), (1, 56, 29), (2, 48, 26), (1, 24, 13)])
+def test_left_out_cpus_are_chosen_so_that_every_rank_can_be_bound(threads, cpus, each):
+    decision = decide(node_shape(cpus=cpus, threads=threads), pod_shape(gpus=8, cpu=None, memory=None))
+    bound = decision.bindings["llama-70b"]
+    assert bound is not None
+    assert bound.cpus_per_numa_node == {0: each, 1: each}
+    assert decision.pod("llama-70b").cpu == 2 * each
+
+
+def test_ranks_of_half_an_eight_numa_node_machine_are_bound_wherever_the_pod_lies():
+    shape = node_shape(numa_nodes=4, cpus=48, memory="256Gi", gpus=2, name="four")
+    decision = decide(shape, pod_shape(gpus=4, cpu=None, memory=None, copies=2, anti_affinity="none"))
+    bound = decision.bindings["llama-70b"]
+    assert bound is not None
+    assert bound.numa_node_of_rank == (0, 0, 1, 1)
+    assert [slot.numa_nodes for slot in decision.slots["llama-70b"][0].slots] == [(0, 1), (2, 3)]
+    assert any("the ranks follow their GPUs" in reason for reason in decision.pod_reasons["llama-70b"])
+
+
+def test_a_user_who_wants_pinned_memory_gets_it_and_the_binding_is_proven_with_it():
+    settings = {"memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort"}
+    decision = decide(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=None, memory=None), kubelet=settings)
+    bound = decision.bindings["llama-70b"]
+    assert bound is not None
+    assert bound.memory_nodes == (0, 1)
+    assert decision.slots["llama-70b"][0].slots[0].memory_numa == (0, 1)
