@@ -188,6 +188,7 @@ def _read(
         mlp=mlp,
         moe=moe,
         mla=mla,
+        shared_index_layers=frozenset(layer for layer, kind in enumerate(text.sequence("indexer_types") or ()) if kind == "shared"),
         linear=linear if "linear" in attention else None,
         state_space=state_space if "mamba" in attention else None,
         sliding_window=sliding,
@@ -215,7 +216,7 @@ def _read(
         vision=vision_tower(top, hidden, vision_parameters),
         mtp_layers=text.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0)
         or 0,
-        mtp_own_embeddings=text.integer("num_nextn_predict_layers") is not None,
+        mtp_own_embeddings=text.integer("num_nextn_predict_layers") is not None and model_type != "glm_moe_dsa",
         encoder_decoder=text.boolean("is_encoder_decoder", default=outer_type in ("whisper", "t5", "bart", "mbart")),
         encoder_layers=encoder_layers,
         encoder_intermediate=text.integer("encoder_ffn_dim", default=0) or 0,

@@ -91,7 +91,7 @@ class Architecture:
 
     `attention` and `mlp` have one entry a layer: the kind of attention, and "dense", "moe" or "none". `sliding_window` counts tokens (also the chunk
     of "chunked" layers). `global_head_dim` / `global_kv_heads` are those of full layers where they differ from the sliding ones (Gemma 4).
-    `dtype` is the checkpoint's ("bfloat16"); `state_dtype_bytes` of recurrent states where the config names another. `supports_pipeline_parallel` follows the class in vLLM 0.33.
+    `shared_index_layers` use the indexer of a layer before them (GLM-5.2). `dtype` is the checkpoint's ("bfloat16"); `state_dtype_bytes` of recurrent states where the config names another. `supports_pipeline_parallel` follows the class in vLLM 0.33.
     """
 
     name: str
@@ -109,6 +109,7 @@ class Architecture:
     mlp: tuple[str, ...]
     moe: MixtureOfExperts | None = None
     mla: LatentAttention | None = None
+    shared_index_layers: frozenset[int] = frozenset()
     linear: LinearAttention | None = None
     state_space: StateSpace | None = None
     sliding_window: int | None = None
@@ -161,6 +162,10 @@ class Architecture:
     @cached_property
     def dtype_bytes(self) -> int:
         return DTYPE_BYTES[self.dtype]
+
+    def has_indexer(self, layer: int) -> bool:
+        """True where the layer has a sparse-attention indexer of its own."""
+        return self.mla is not None and self.mla.has_indexer and layer not in self.shared_index_layers
 
     def attention_layers(self, kind: str) -> int:
         return self.attention.count(kind)

@@ -220,8 +220,8 @@ def _token_bytes(architecture: Architecture, kind: str, tensor_parallel_size: in
     if kind == "mla" and architecture.mla is not None:
         mla = architecture.mla
         width = mla.kv_lora_rank + mla.rope_head_dim
-        indexer = mla.index_head_dim + mla.index_head_dim // 128 * 4 if mla.has_indexer else 0
-        if dtype == "fp8_ds_mla" or (mla.has_indexer and dtype.startswith("fp8")):
+        indexer = _indexer_bytes(architecture)
+        if dtype == "fp8_ds_mla" or (mla.has_indexer and dtype == "fp8"):  # "fp8" is FlashMLA's name for it
             return _SPARSE_MLA_FP8_BYTES + indexer
         return ceil(width * _element_bytes(dtype)) + indexer
     head_dim = architecture.head_dim_of(kind)
@@ -231,6 +231,12 @@ def _token_bytes(architecture: Architecture, kind: str, tensor_parallel_size: in
         element, scales = _PER_TOKEN_HEAD_SCALE_BYTES[dtype]
         return ceil(heads * ((head_dim + value_dim) * element + scales * 2))
     return ceil(heads * (head_dim + value_dim) * _element_bytes(dtype))
+
+
+def _indexer_bytes(architecture: Architecture) -> int:
+    """Bytes of one token in an indexer's cache: 8-bit keys, and a scale for 128 of them."""
+    mla = architecture.mla
+    return mla.index_head_dim + mla.index_head_dim // 128 * 4 if mla is not None and mla.has_indexer else 0
 
 
 def _element_bytes(dtype: str) -> float:
@@ -321,8 +327,15 @@ def _groups(members: dict[LayerCache, list[int]], architecture: Architecture, pr
                 LayerGroup(
                     cache=cache,
                     layers=chosen,
-                    page_bytes_of_layer=(cache.page_bytes,) * len(chosen),
+                    page_bytes_of_layer=tuple(_page_bytes(architecture, cache, layer) for layer in chosen),
                     state_pages=pages if cache.kind == "state" else 1,
                 )
             )
     return groups
+
+
+def _page_bytes(architecture: Architecture, cache: LayerCache, layer: int) -> int:
+    """A page of one layer: one that shares another's indexer keeps no index of its own."""
+    if layer in architecture.shared_index_layers:
+        return cache.page_bytes - _indexer_bytes(architecture) * cache.block_tokens
+    return cache.page_bytes

@@ -32,7 +32,7 @@ def mixture(
         intermediate=width,
         shared_intermediate=shared,
         shared_gate=model_type in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"),
-        router_bias=model_type in ("gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "deepseek_v32", "kimi_k2"),
+        router_bias=model_type in ("gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "deepseek_v32", "kimi_k2", "glm_moe_dsa"),
         expert_bias=model_type == "gpt_oss",
     )
     return moe, _mixture_layers(text, model_type, layers)

@@ -35,7 +35,7 @@ def layer_matrices(architecture: Architecture, layer: int, split: Split) -> list
     """The weight matrices of one layer on one rank."""
     kind = architecture.attention[layer]
     if kind == "mla":
-        matrices = _latent_attention(architecture, split.tensor)
+        matrices = _latent_attention(architecture, split.tensor, architecture.has_indexer(layer))
     elif kind == "linear":
         matrices = _linear_attention(architecture, split.tensor)
     elif kind == "mamba":
@@ -77,7 +77,7 @@ def _attention(architecture: Architecture, kind: str, tensor: int) -> list[Matri
     return matrices
 
 
-def _latent_attention(architecture: Architecture, tensor: int) -> list[Matrix]:
+def _latent_attention(architecture: Architecture, tensor: int, indexer: bool) -> list[Matrix]:
     mla = architecture.mla
     if mla is None:
         return []
@@ -94,7 +94,7 @@ def _latent_attention(architecture: Architecture, tensor: int) -> list[Matrix]:
         Matrix("self_attn.o_proj", hidden, heads * mla.v_head_dim),
         Matrix("self_attn.absorbed", heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, quantizable=False),
     ]
-    if mla.has_indexer:
+    if indexer:
         matrices += [
             Matrix("self_attn.indexer.wq_b", mla.index_heads * mla.index_head_dim, mla.q_lora_rank or hidden),
             Matrix("self_attn.indexer.wk", mla.index_head_dim, hidden),
@@ -170,7 +170,7 @@ def layer_vector_count(architecture: Architecture, layer: int, split: Split) -> 
     total = norms * hidden * (2 if architecture.norm_has_bias else 1)
     if kind == "mla" and architecture.mla is not None:
         total += architecture.mla.kv_lora_rank + (architecture.mla.q_lora_rank or 0)
-        total += 2 * architecture.mla.index_head_dim
+        total += 2 * architecture.mla.index_head_dim if architecture.has_indexer(layer) else 0
     elif kind == "linear" and architecture.linear is not None:
         total += 2 * ceil(architecture.linear.value_heads / tensor) + architecture.linear.value_head_dim
     elif kind == "mamba" and architecture.state_space is not None:

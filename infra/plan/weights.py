@@ -67,13 +67,18 @@ def count_parameters(architecture: Architecture) -> int:
 def count_mtp_parameters(architecture: Architecture) -> int:
     """Parameters of the checkpoint's multi-token-prediction layers: a decoder layer each, a projection of two hidden states, norms.
 
-    DeepSeek's and GLM's bring a copy of the embedding and of the head.
+    DeepSeek's and GLM-4.5's bring a copy of the embedding and of the head.
     """
     if not architecture.mtp_layers:
         return 0
     hidden = architecture.hidden
     last_full = max(
-        (layer for layer, kind in enumerate(architecture.attention) if kind in ("full", "mla")), default=architecture.layers - 1
+        (
+            i
+            for i, kind in enumerate(architecture.attention)
+            if kind in ("full", "mla") and i not in architecture.shared_index_layers
+        ),
+        default=architecture.layers - 1,
     )
     extra = 2 * hidden * hidden + 3 * hidden + (2 * architecture.vocab * hidden if architecture.mtp_own_embeddings else 0)
     return architecture.mtp_layers * (_layer_count(architecture, last_full) + extra)
@@ -120,12 +125,12 @@ def weights_bytes_per_rank(
         rounding=MXFP4_ROUNDING.get(vendor) if chosen is not None and chosen.method == "mxfp4" else None,
     )
     ignored = _ignored_modules(architecture, chosen)
-    layer_bytes: dict[tuple[str, str, frozenset[str]], int] = {}
+    layer_bytes: dict[tuple[str, str, bool, frozenset[str]], int] = {}
     sizes = []
     for start, end in pipeline_stages(architecture.layers, pipeline_parallel_size, layer_partition):
         total = 0
         for layer in range(start, end):
-            key = (architecture.attention[layer], architecture.mlp[layer], ignored[layer])
+            key = (architecture.attention[layer], architecture.mlp[layer], architecture.has_indexer(layer), ignored[layer])
             if key not in layer_bytes:
                 layer_bytes[key] = _layer_bytes(architecture, layer, split, chosen, ignored[layer], element)
             total += layer_bytes[key]

@@ -106,6 +106,16 @@ def test_state_layers_raise_the_block_size_until_a_page_holds_a_state() -> None:
     assert [group.blocks_per_request(262144, 0) for group in without.groups[:3]] == [1, 1, 1]
 
 
+def test_layers_that_share_an_indexer_keep_no_index_of_their_own() -> None:
+    spec = kv_cache_spec(model("GLM-5.2"), block_size=64)
+    assert spec.bytes_per_token == 78 * 576 * 2 + 21 * 132
+    assert spec.bytes_per_block == (64 * (78 * 576 * 2 + 21 * 132),)
+    assert kv_cache_spec(model("GLM-5.2"), block_size=64, kv_cache_dtype="fp8").bytes_per_token == 78 * 656 + 21 * 132
+    # a start on GB200 with fp8_e4m3 logged 50.62 GiB and 1,139,456 tokens
+    logged = kv_cache_spec(model("GLM-5.2"), block_size=64, kv_cache_dtype="fp8_e4m3").capacity([50.62 * GIB], 65536, 0)
+    assert logged.tokens == pytest.approx(1_139_456, rel=2e-4)
+
+
 def test_in_flight_tokens_follow_the_steps_that_overlap() -> None:
     assert in_flight_tokens(8192) == 16384
     assert in_flight_tokens(8192, 4) == 5 * 8192
