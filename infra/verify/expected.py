@@ -119,7 +119,7 @@ def _compare_links(
             number = -link.rank
             if expected_links is not None and number != expected_links:
                 fewer.setdefault(number, []).append(position)
-        elif link.kind == FABRIC_CLASS and not _is_indirect(link):
+        elif link.kind == FABRIC_CLASS and accelerator.fabric.kind != "xgmi-partial":
             extra.append((*position, link))
     name = "NVLink" if accelerator.vendor == "nvidia" else "xGMI"
     if lost:
@@ -145,10 +145,6 @@ def _compare_links(
         unseen.append(f"{unread} links cannot be read")
     if not (lost or fewer or extra) and (inside or not unread):
         compared.append("the links")
-
-
-def _is_indirect(link: Link) -> bool:
-    return link.label.startswith("XGMIh") and link.label != "XGMIh1"
 
 
 def _compare_numa(matrix: Report, shape: NodeShape, found: list[Difference], compared: list[str], unseen: list[str]) -> str | None:

@@ -37,11 +37,11 @@ def _lines(handle: BinaryIO, path: str) -> Iterator[str]:
         raise unreadable(path, "the file is empty.", code="EmptyInput")
     if head.startswith((b"\x1f\x8b", b"PK\x03\x04", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")):
         raise unreadable(path, "it is a compressed file; unpack it first.", code="BinaryInput")
-    encoding = "utf-8"
+    encoding = "utf-8-sig"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
-    elif head.count(0) > len(head) // 4:
-        encoding = "utf-16-le" if head[1:2] == b"\x00" else "utf-16-be"
+    elif head.count(0) > len(head) // 4 and min(head[0::2].count(0), head[1::2].count(0)) < len(head) // 16:
+        encoding = "utf-16-le" if head[1::2].count(0) > head[0::2].count(0) else "utf-16-be"
     elif sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in head) * 50 > len(head):
         raise unreadable(path, "it is a binary file; a log of NCCL or RCCL was expected.", code="BinaryInput")
     text = io.TextIOWrapper(buffered, encoding=encoding, errors="replace", newline=None)

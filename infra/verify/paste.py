@@ -48,7 +48,7 @@ def decode(raw: bytes, *, path: str) -> str:
         raise unreadable(path, "it is a compressed file; unpack it first.", code="BinaryInput")
     sample = raw[:4096]
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
-    if max(even, odd) > len(sample) // 4:
+    if max(even, odd) > len(sample) // 4 and min(even, odd) < len(sample) // 16:
         return raw.decode("utf-16-le" if odd > even else "utf-16-be", errors="replace")
     strange = sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in sample)
     if strange * 50 > len(sample):

@@ -65,6 +65,9 @@ def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> I
     nodes = _node_cpus(machine)
     if nodes is None:
         missing("the CPUs of each NUMA node", "`lscpu` or `numactl -H`")
+    lscpu = machine.first("lscpu")
+    if lscpu is None or lscpu.fields["threads_per_core"] is None:
+        missing("the number of threads of a core", "`lscpu`")
     sizes = _node_sizes(machine)
     if sizes is None:
         missing("the memory of each NUMA node", "`numactl -H`")
@@ -114,11 +117,7 @@ def _topology(
 ) -> dict[str, Any]:
     topology: dict[str, Any] = {"sku": accelerator.id}
     lscpu = machine.first("lscpu")
-    threads = lscpu.fields["threads_per_core"] if lscpu is not None else None
-    if threads is not None:
-        topology["threadsPerCore"] = threads
-    else:
-        remarks.append("threadsPerCore is not known: add the output of `lscpu`; without it no plan keeps whole cores together")
+    topology["threadsPerCore"] = lscpu.fields["threads_per_core"] if lscpu is not None else None
     nics, unplaced = _nic_homes(matrix, homes)
     if unplaced:
         remarks.append(
@@ -212,7 +211,8 @@ def _found(name: str) -> str:
 
 
 def _pci(name: str) -> str:
-    return name.removeprefix("0x") if re.fullmatch(r"0x[0-9a-fA-F]{4}", name) else name
+    """The name to look up: rocm-smi gives a device id without AMD's vendor id."""
+    return f"1002:{name[2:].lower()}" if re.fullmatch(r"0x[0-9a-fA-F]{4}", name) else name
 
 
 def _node_cpus(machine: Machine) -> dict[int, str] | None:

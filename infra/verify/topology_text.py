@@ -170,4 +170,4 @@ def _value_lines(name: str, value: Any, indent: str) -> Iterator[str]:
     elif isinstance(value, bool):
         yield f"{indent}{name}: {'yes' if value else 'no'}"
     else:
-        yield f"{indent}{name}: {value}"
+        yield f"{indent}{name}: {'unknown' if value is None else value}"
