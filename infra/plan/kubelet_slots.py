@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from infra.kubelet import Kubelet
 from infra.plan.kubelet_machine import devices_of, machine_of
-from infra.plan.kubelet_proof import Admission, NumaMap, Resident, fill
-from infra.plan.kubelet_search import Answer, Question
+from infra.plan.kubelet_proof import Admission, NumaMap, fill
+from infra.plan.kubelet_question import Question, residents_of
+from infra.plan.kubelet_search import Answer
 from infra.plan.model import Slot, SlotGroup
 from infra.plan.placement import Load, PodShape
 
@@ -32,7 +33,7 @@ def lay_out(question: Question, answer: Answer, kubelet: Kubelet) -> Slots:
     groups: dict[str, list[SlotGroup]] = {pod.name: [] for pod in shapes}
     idle = stranded = 0
     for count, load in answer.placement.groups:
-        residents = [*question.guaranteed_co_tenants, *_residents(shapes, load)]
+        residents = [*question.guaranteed_co_tenants, *residents_of(shapes, load)]
         filled, admitted = fill(kubelet, residents, numa)
         for pod in shapes:
             slots = tuple(_slot(pod, admission) for admission in admitted.get(pod.name, ()))
@@ -42,10 +43,6 @@ def lay_out(question: Question, answer: Answer, kubelet: Kubelet) -> Slots:
         idle += count * free
         stranded += count * (free - _usable(filled, shapes, load, free, answer, numa))
     return Slots(by_pod={name: tuple(found) for name, found in groups.items()}, idle_gpus=idle, stranded_gpus=stranded)
-
-
-def _residents(shapes: Sequence[PodShape], load: Load) -> list[Resident]:
-    return [Resident(name=pod.name, pod=pod.pod, count=count) for pod, count in zip(shapes, load, strict=True) if count]
 
 
 def _slot(pod: PodShape, admission: Admission) -> Slot:
