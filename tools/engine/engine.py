@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from infra.errors import MissingError
 from tools.engine.backend import pending_operations, read_locks
 from tools.engine.processes import end, orphans, run_to_its_end
 from tools.engine.stack_file import copy_stack_file
 from tools.engine.workspace import CHECKOUT, Workspace
-from tools.toolchain import toolchain
+from tools.toolchain import Found, toolchain
 
 PROVIDER = "pulumi-resource-kubernetes"
-_PROGRAMS = ("pulumi", "pulumi-language-python", PROVIDER, "kubectl")
+_HOST = "pulumi-language-python"
+_PROGRAMS = ("pulumi", _HOST, PROVIDER, "kubectl")
 
 
 class Engine:
@@ -25,10 +28,10 @@ class Engine:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
         found = toolchain().ensure(_PROGRAMS)
-        self._programs = {name: item.file for name, item in found.items()}
-        self._provider_version = found[PROVIDER].version
         workspace.prepare()
-        self.environment = workspace.environment(self._programs)
+        self._provider = found[PROVIDER]
+        self._pulumi_program = _together(found["pulumi"], found[_HOST], workspace.home / "bin")
+        self.environment = workspace.environment([self._pulumi_program.parent, found["kubectl"].folder])
 
     def preview(self, extra: Sequence[str] = ()) -> int:
         """What an update would do, with the changed properties."""
@@ -38,17 +41,17 @@ class Engine:
     def up(self, extra: Sequence[str] = ()) -> int:
         """Brings the stack's resources to what the program declares."""
         self._ready()
-        return self._on_stack("up", "--yes", "--skip-preview", "--continue-on-error", *extra)
+        return self._on_stack("up", "--yes", "--skip-preview", "--continue-on-error", "--suppress-outputs", *extra)
 
     def refresh(self, extra: Sequence[str] = ()) -> int:
         """Reads the cluster into the state; half-made objects of a killed update are looked up or forgotten."""
         self._ready()
-        return self._on_stack("refresh", "--yes", "--skip-preview", "--clear-pending-creates", *extra)
+        return self._on_stack("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs", *extra)
 
     def destroy(self, extra: Sequence[str] = ()) -> int:
         """Deletes the stack's resources; objects that are retained on delete stay."""
         self._ready()
-        return self._on_stack("destroy", "--yes", "--skip-preview", "--continue-on-error", *extra)
+        return self._on_stack("destroy", "--yes", "--skip-preview", "--continue-on-error", "--suppress-outputs", *extra)
 
     def recover(self) -> int:
         """Clears what a killed update left behind, then makes an update."""
@@ -107,12 +110,12 @@ class Engine:
         self._create_stack()
 
     def _install_provider(self) -> None:
-        program = self._programs[PROVIDER]
-        place = self.workspace.home / "plugins" / f"resource-kubernetes-v{self._provider_version}"
+        program, version = self._provider.file, self._provider.version
+        place = self.workspace.home / "plugins" / f"resource-kubernetes-v{version}"
         installed = place / PROVIDER
         if installed.exists() and installed.stat().st_size == program.stat().st_size and not place.with_suffix(".partial").exists():
             return
-        arguments = ("plugin", "install", "resource", "kubernetes", self._provider_version, "-f", str(program), "--reinstall")
+        arguments = ("plugin", "install", "resource", "kubernetes", version, "-f", str(program), "--reinstall")
         self._pulumi(*arguments, quiet=True)
 
     def _create_stack(self) -> None:
@@ -125,7 +128,7 @@ class Engine:
         stacks = json.dumps(str(self.workspace.config_file.parent))
         (project / "Pulumi.yaml").write_text(f"name: numawise\nruntime: python\nstackConfigDir: {stacks}\n", encoding="utf-8")
         done = subprocess.run(
-            [str(self._programs["pulumi"]), *arguments],
+            [str(self._pulumi_program), *arguments],
             cwd=project,
             env=self.environment,
             capture_output=True,
@@ -137,12 +140,12 @@ class Engine:
 
     def _on_stack(self, command: str, *options: str) -> int:
         stack = ("--stack", self.workspace.stack, "--config-file", str(self.workspace.config_file))
-        words = [str(self._programs["pulumi"]), command, *stack, "--non-interactive", *options]
+        words = [str(self._pulumi_program), command, *stack, "--non-interactive", *options]
         return run_to_its_end(words, cwd=CHECKOUT, env=self.environment, stdin=subprocess.DEVNULL)
 
     def _pulumi(self, *words: str, quiet: bool) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [str(self._programs["pulumi"]), *words],
+            [str(self._pulumi_program), *words],
             cwd=CHECKOUT,
             env=self.environment,
             capture_output=quiet,
@@ -161,6 +164,23 @@ class Engine:
         error = MissingError.one("EngineFailed", f"pulumi {what}", f"{reason}.")
         assert isinstance(error, MissingError)
         return error
+
+
+def _together(cli: Found, host: Found, folder: Path) -> Path:
+    """The CLI with its language host beside it, where it looks for it first; copies in `folder` where they do not lie so already."""
+    if cli.folder == host.folder:
+        return cli.file
+    folder.mkdir(exist_ok=True)
+    names = [cli.file, *(file for file in host.folder.iterdir() if file.name.startswith("pulumi-"))]
+    for file in names:
+        copy = folder / file.name
+        status = file.stat()
+        if copy.exists() and (copy.stat().st_size, copy.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns):
+            continue
+        half = folder / f".{file.name}.{os.getpid()}"
+        shutil.copy2(file, half)
+        half.replace(copy)
+    return folder / cli.file.name
 
 
 def _say(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,8 +108,8 @@ class Workspace:
             with os.fdopen(handle, "w") as out:
                 out.write(text)
 
-    def environment(self, programs: Mapping[str, Path], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-        """The variables of engine and shell. `programs`: the toolchain's files, whose folders come first in PATH after .venv/bin.
+    def environment(self, folders: Sequence[Path], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """The variables of engine and shell. `folders` of programs come first in PATH, after .venv/bin.
 
         A backend, passphrase or access token of the user's own counts for every stack but the local one.
         """
@@ -120,8 +120,8 @@ class Workspace:
         if "PULUMI_CONFIG_PASSPHRASE" not in own and "PULUMI_CONFIG_PASSPHRASE_FILE" not in own:
             result.pop("PULUMI_CONFIG_PASSPHRASE", None)
             result["PULUMI_CONFIG_PASSPHRASE_FILE"] = str(self.passphrase_file)
-        folders = [CHECKOUT / ".venv" / "bin", *dict.fromkeys(file.parent for file in programs.values())]
-        result["PATH"] = ":".join([*map(str, folders), environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")])
+        first = [CHECKOUT / ".venv" / "bin", *folders]
+        result["PATH"] = ":".join([*map(str, first), environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")])
         result["VIRTUAL_ENV"] = str(CHECKOUT / ".venv")
         result["PULUMI_HOME"] = str(self.home)
         result["PULUMI_SKIP_UPDATE_CHECK"] = "true"

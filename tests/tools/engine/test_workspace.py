@@ -71,7 +71,7 @@ def test_only_the_embedded_cluster_s_own_files_move_with_the_state_folder(text: 
 def test_the_local_stack_ignores_the_user_s_own_backend_and_passphrase(tmp_path: Path) -> None:
     made = workspace(tmp_path)
     environ = {"PULUMI_BACKEND_URL": "s3://mine", "PULUMI_CONFIG_PASSPHRASE": "mine", "KUBECONFIG": "/mine", "PATH": "/usr/bin"}
-    result = made.environment({"pulumi": Path("/cache/pulumi/pulumi")}, environ)
+    result = made.environment([Path("/cache/pulumi")], environ)
     assert result["PULUMI_BACKEND_URL"] == f"file://{tmp_path}/state/pulumi/backend"
     assert "PULUMI_CONFIG_PASSPHRASE" not in result
     assert "KUBECONFIG" not in result
@@ -81,14 +81,14 @@ def test_the_local_stack_ignores_the_user_s_own_backend_and_passphrase(tmp_path:
 
 def test_another_stack_takes_the_user_s_own_backend_and_passphrase(tmp_path: Path) -> None:
     made = workspace(tmp_path, stack="prod")
-    result = made.environment({}, {"PULUMI_BACKEND_URL": "s3://mine", "PULUMI_CONFIG_PASSPHRASE": "mine"})
+    result = made.environment([], {"PULUMI_BACKEND_URL": "s3://mine", "PULUMI_CONFIG_PASSPHRASE": "mine"})
     assert (result["PULUMI_BACKEND_URL"], result["PULUMI_CONFIG_PASSPHRASE"]) == ("s3://mine", "mine")
     assert "PULUMI_CONFIG_PASSPHRASE_FILE" not in result
 
 
 def test_another_stack_without_a_passphrase_gets_a_secret_one_of_its_own(tmp_path: Path) -> None:
     made = workspace(tmp_path, stack="prod")
-    file = Path(made.environment({}, {})["PULUMI_CONFIG_PASSPHRASE_FILE"])
+    file = Path(made.environment([], {})["PULUMI_CONFIG_PASSPHRASE_FILE"])
     first = file.read_text()
     assert len(first) >= 32
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
