@@ -23,6 +23,8 @@ def mixture(
         shared = (text.integer("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0) or 0) * width
     if model_type.startswith("llama4"):
         shared = width
+    elif model_type.startswith("gemma4"):
+        shared = intermediate or 0  # the dense MLP runs beside the experts
     moe = MixtureOfExperts(
         experts=experts,
         experts_per_token=text.integer(

@@ -20,22 +20,26 @@ class Matrix(NamedTuple):
 
 
 class Split(NamedTuple):
-    """How one layer is cut: attention and dense MLP by `tensor`, experts by width (`expert_width`) or by number (`expert_count`)."""
+    """How one layer is cut: attention and dense MLP by `tensor`, experts by width (`expert_width`) or by number (`expert_count`).
+
+    `counting`: the checkpoint's own parameters, without what vLLM makes of them while it loads.
+    """
 
     tensor: int = 1
     expert_width: int = 1
     expert_count: int = 1
     rounding: tuple[int, int] | None = None
+    counting: bool = False
 
 
-WHOLE = Split()
+WHOLE = Split(counting=True)
 
 
 def layer_matrices(architecture: Architecture, layer: int, split: Split) -> list[Matrix]:
     """The weight matrices of one layer on one rank."""
     kind = architecture.attention[layer]
     if kind == "mla":
-        matrices = _latent_attention(architecture, split.tensor, architecture.has_indexer(layer))
+        matrices = _latent_attention(architecture, split, architecture.has_indexer(layer))
     elif kind == "linear":
         matrices = _linear_attention(architecture, split.tensor)
     elif kind == "mamba":
@@ -43,11 +47,9 @@ def layer_matrices(architecture: Architecture, layer: int, split: Split) -> list
     elif kind == "none":
         matrices = []
     else:
-        matrices = _attention(architecture, kind, split.tensor)
+        matrices = _attention(architecture, kind, split)
     if architecture.encoder_decoder:
-        matrices += [
-            Matrix(m.module.replace("self_attn", "encoder_attn"), *m[1:]) for m in _attention(architecture, "full", split.tensor)
-        ]
+        matrices += [Matrix(m.module.replace("self_attn", "encoder_attn"), *m[1:]) for m in _attention(architecture, "full", split)]
     mlp = architecture.mlp[layer]
     if mlp == "dense":
         matrices += _dense(architecture, "mlp", ceil(architecture.intermediate / split.tensor))
@@ -61,27 +63,28 @@ def kv_heads_per_rank(kv_heads: int, tensor_parallel_size: int) -> int:
     return max(1, kv_heads // tensor_parallel_size)
 
 
-def _attention(architecture: Architecture, kind: str, tensor: int) -> list[Matrix]:
+def _attention(architecture: Architecture, kind: str, split: Split) -> list[Matrix]:
     hidden = architecture.hidden
     head_dim = architecture.head_dim_of(kind)
     value_dim = head_dim if architecture.v_head_dim == architecture.head_dim else architecture.v_head_dim
-    heads = ceil(architecture.heads / tensor)
-    kv_heads = kv_heads_per_rank(architecture.kv_heads_of(kind), tensor)
+    heads = ceil(architecture.heads / split.tensor)
+    kv_heads = kv_heads_per_rank(architecture.kv_heads_of(kind), split.tensor)
     matrices = [
         Matrix("self_attn.q_proj", heads * head_dim * (2 if architecture.output_gate else 1), hidden),
         Matrix("self_attn.k_proj", kv_heads * head_dim, hidden),
         Matrix("self_attn.o_proj", hidden, heads * value_dim),
     ]
-    if not (architecture.key_is_value and kind == "full"):
+    # where keys serve as values the checkpoint has them once, vLLM twice
+    if not (split.counting and architecture.key_is_value and kind == "full"):
         matrices.append(Matrix("self_attn.v_proj", kv_heads * value_dim, hidden))
     return matrices
 
 
-def _latent_attention(architecture: Architecture, tensor: int, indexer: bool) -> list[Matrix]:
+def _latent_attention(architecture: Architecture, split: Split, indexer: bool) -> list[Matrix]:
     mla = architecture.mla
     if mla is None:
         return []
-    hidden, heads = architecture.hidden, ceil(architecture.heads / tensor)
+    hidden, heads = architecture.hidden, ceil(architecture.heads / split.tensor)
     query = heads * (mla.nope_head_dim + mla.rope_head_dim)
     matrices = (
         [Matrix("self_attn.q_proj", query, hidden)]
@@ -92,8 +95,12 @@ def _latent_attention(architecture: Architecture, tensor: int, indexer: bool) ->
         Matrix("self_attn.kv_a_proj_with_mqa", mla.kv_lora_rank + mla.rope_head_dim, hidden),
         Matrix("self_attn.kv_b_proj", heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_lora_rank),
         Matrix("self_attn.o_proj", hidden, heads * mla.v_head_dim),
-        Matrix("self_attn.absorbed", heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, quantizable=False),
     ]
+    if not split.counting:
+        # decoding uses kv_b_proj absorbed into query and output; vLLM keeps both forms
+        matrices.append(
+            Matrix("self_attn.absorbed", heads * (mla.nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, quantizable=False)
+        )
     if indexer:
         matrices += [
             Matrix("self_attn.indexer.wq_b", mla.index_heads * mla.index_head_dim, mla.q_lora_rank or hidden),

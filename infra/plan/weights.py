@@ -241,10 +241,7 @@ def _layer_bytes(
 
 def _layer_count(architecture: Architecture, layer: int) -> int:
     matrices = layer_matrices(architecture, layer, WHOLE)
-    # the absorbed copies of MLA are made while loading, they are no parameters of the checkpoint
-    return layer_vector_count(architecture, layer, WHOLE) + sum(
-        matrix.outputs * matrix.inputs * matrix.copies for matrix in matrices if matrix.module != "self_attn.absorbed"
-    )
+    return layer_vector_count(architecture, layer, WHOLE) + sum(m.outputs * m.inputs * m.copies for m in matrices)
 
 
 def _embedding_count(architecture: Architecture) -> int:
