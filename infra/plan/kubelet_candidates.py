@@ -15,25 +15,27 @@ from infra.units import parse_cpu_list, parse_millicpu
 
 
 def candidates(question: Question, policy: str) -> Iterator[Candidate]:
+    """Pods with CPUs on all NUMA nodes of their GPUs come first; as they were asked for only where that policy admits them so."""
+    plain = NodeWidths.of(
+        question.shape, reserved_memory=None, pins_cpus=question.user.get("cpuManagerPolicy", "static") == "static"
+    )
+    wide = question.pods if policy == "single-numa-node" else tuple(plain.with_enough_cpus(pod) for pod in question.pods)
+    yield from _with_pods(question, policy, wide, plain)
+    if wide != question.pods and policy in ("best-effort", "none"):
+        yield from _with_pods(question, policy, question.pods, plain)
+
+
+def _with_pods(question: Question, policy: str, shapes: tuple[PodShape, ...], plain: NodeWidths) -> Iterator[Candidate]:
     user, shape = question.user, question.shape
     options = user.get("cpuManagerPolicyOptions") or {}
-    pins_cpus = user.get("cpuManagerPolicy", "static") == "static"
-    plain = NodeWidths.of(shape, reserved_memory=None, pins_cpus=pins_cpus)
-    shapes = tuple(plain.with_enough_cpus(pod) if policy != "single-numa-node" else pod for pod in question.pods)
     spans = any(plain.spans(pod) > 1 and (plain.cpus.of_request(pod.cpu) or 0) > 1 for pod in shapes)
-    optional = pins_cpus and "cpuManagerPolicyOptions" not in question.unavailable
+    optional = plain.pins_cpus and "cpuManagerPolicyOptions" not in question.unavailable
     distribute = optional and spans and not {"align-by-socket", "prefer-align-cpus-by-uncorecache"} & set(options)
-    several = any(pod.container_count > 1 for pod in shapes)
-    scopes = (
-        [user["topologyManagerScope"]] if "topologyManagerScope" in user else ["pod", "container"] if several else ["container"]
-    )
-    if "topologyManagerScope" in question.unavailable and "topologyManagerScope" not in user:
-        scopes = ["container"]
     whole = all(whole_cores_only(resident, shape.threads_per_core or 1) for resident in _all_residents(question, shapes))
     whole = whole and not (distribute and _reserves_half_cores(question))  # both together may loop for ever then
     full_pcpus_only = options["full-pcpus-only"] == "true" if "full-pcpus-only" in options else optional and whole
     for memory_policy, split in _memory_choices(question):
-        for scope in scopes:
+        for scope in _scopes(question, shapes):
             yield Candidate(
                 topology_policy=policy,
                 scope=scope,
@@ -43,6 +45,14 @@ def candidates(question: Question, policy: str) -> Iterator[Candidate]:
                 split=split,
                 shapes=shapes,
             )
+
+
+def _scopes(question: Question, shapes: Sequence[PodShape]) -> list[str]:
+    """The stricter one first where it matters: with one container a pod both are the same."""
+    if "topologyManagerScope" in question.user:
+        return [question.user["topologyManagerScope"]]
+    several = any(pod.container_count > 1 for pod in shapes)
+    return ["pod", "container"] if several and "topologyManagerScope" not in question.unavailable else ["container"]
 
 
 def _reserves_half_cores(question: Question) -> bool:

@@ -68,7 +68,7 @@ def conflicts_of(question: Question, candidate: Candidate, fields: Mapping[str, 
 
 
 def no_room(question: Question, candidate: Candidate, capacity: NodeCapacity, index: int, pods: int) -> Failure:
-    pod = candidate.shapes[index]
+    pod, final = candidate.shapes[index], candidate.shapes == question.pods
     alone = capacity.shortfall(candidate.shapes, tuple(int(other == index) for other in range(len(candidate.shapes))))
     if alone is not None:
         resource, needed, there = alone
@@ -77,14 +77,14 @@ def no_room(question: Question, candidate: Candidate, capacity: NodeCapacity, in
             f"one pod needs {amount(resource, needed)} {resource}; a node of {question.shape.id} has {amount(resource, max(there, 0))} for pods after what "
             f"the node, its DaemonSets and co-tenants keep. Use at most {amount(resource, max(there, 0))}, or a larger node."
         )
-        return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.{field}", "PodTooLarge", text), final=True)
+        return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.{field}", "PodTooLarge", text), final=final)
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
         f"{question.nodes} node{'s' if question.nodes > 1 else ''} of {question.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, index)}. "
         f"Use fewer replicas, or at least {_nodes_wanted(question, candidate, capacity)} nodes."
     )
-    return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.replicas", "PoolTooSmall", text), final=True)
+    return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.replicas", "PoolTooSmall", text), final=final)
 
 
 def _pods(count: int) -> str:

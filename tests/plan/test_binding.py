@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from infra.config.pools import CoTenant
 from infra.plan.binding import Unbound, bind_ranks, describe_binding
 from infra.plan.kubelet_proof import ContainerFootprint
 from infra.plan.model import RankBinding
@@ -103,3 +104,12 @@ def test_a_user_who_wants_pinned_memory_gets_it_and_the_binding_is_proven_with_i
     assert bound is not None
     assert bound.memory_nodes == (0, 1)
     assert decision.slots["llama-70b"][0].slots[0].memory_numa == (0, 1)
+
+
+def test_co_tenants_that_leave_too_few_cpus_cost_the_binding_and_not_the_plan():
+    busy = CoTenant.model_validate({"name": "cache", "cpu": "110", "memory": "8Gi"})
+    decision = decide(node_shape(), pod_shape(gpus=8, cpu=None, memory=None), co_tenants=(busy,))
+    assert decision.pod("llama-70b").cpu == 20
+    assert decision.kubelet["topologyManagerPolicy"] == "best-effort"
+    assert decision.bindings["llama-70b"] is None
+    assert "RanksNotBound" in {warning.code for warning in decision.warnings}
