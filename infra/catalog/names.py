@@ -25,6 +25,13 @@ def find_accelerator(name: str, path: str = "sku") -> Accelerator:
     if found:
         candidates = ", ".join(f"{item.id} ({item.driver_name})" for item in found)
         raise _error(path, "AmbiguousAccelerator", f"{name!r} may be any of {candidates}; write one of these ids.")
+    shared = re.match(r"(.+?)-(?:MIG-.+|SHARED)$", name.strip(), re.IGNORECASE)
+    if shared is not None and isinstance(_accelerator(shared[1]), Accelerator):
+        raise _error(
+            path,
+            "SharedDevice",
+            f"{name!r} is the node label of a MIG slice or of a time-sliced device; the plan places whole devices. Write {shared[1]!r}, and turn sharing off there.",
+        )
     near = did_you_mean(name, _accelerator_names())
     raise _error(
         path,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from infra.catalog.load import classes_without_pipeline_parallel
+from infra.catalog.types import Model
 from infra.errors import ConfigError, Problem
 from infra.plan.architecture_types import (
     Architecture,
@@ -322,10 +324,8 @@ def _position_embeddings(text: ConfigFields, model_type: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def architecture_of(model: Any) -> Architecture:
+def architecture_of(model: Model) -> Architecture:
     """The Architecture of a catalog Model (cached); what its publisher states of the vision tower is taken over."""
-    from infra.catalog.load import classes_without_pipeline_parallel
-
     return from_config_json(
         model.config,
         name=model.id,

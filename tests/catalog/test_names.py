@@ -82,6 +82,12 @@ def test_an_unknown_accelerator_names_the_nearest_and_all() -> None:
         find_accelerator("  ")
 
 
+@pytest.mark.parametrize("label", ["NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "NVIDIA-H100-80GB-HBM3-SHARED"])
+def test_the_label_of_a_slice_is_no_whole_device(label: str) -> None:
+    with pytest.raises(ConfigError, match=r"MIG slice or of a time-sliced device; the plan places whole devices. Write 'NVIDIA-"):
+        find_accelerator(label)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
