@@ -71,18 +71,23 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Every order was tried: the number of states, and all the places that each kind of pod can come to lie in."""
+    """Every order was tried: the number of states, and all the places that each kind of pod can come to lie in.
+
+    `share_cores`: kinds of which a pod held a part of a physical core in some state, so that another one may have run on the rest.
+    """
 
     states: int
     footprints: Mapping[str, frozenset[Footprint]]
+    share_cores: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Undecided:
     """More states than `limit`; nothing was refused in those that were visited, and these places were seen."""
 
     limit: int
     footprints: Mapping[str, frozenset[Footprint]]
+    share_cores: frozenset[str] = frozenset()
 
 
 class NumaMap:
@@ -162,6 +167,7 @@ class _Exploration:
     def __init__(self, residents: Sequence[Resident], numa: NumaMap) -> None:
         self.residents, self.numa = residents, numa
         self.footprints: dict[str, set[Footprint]] = {resident.name: set() for resident in residents}
+        self.share_cores: set[str] = set()
         self._pods = [
             [Pod.from_dict({"name": f"{resident.name}-{index}", **resident.pod}) for index in range(resident.count)]
             for resident in residents
@@ -190,6 +196,8 @@ class _Exploration:
         cpus = tuple(cpu for own in admission.cpus.values() for cpu in own)
         half_cores = self.numa.split_cores(cpus)
         self.footprints[self.residents[kind].name].add(admission.footprint)
+        if half_cores:
+            self.share_cores.add(self.residents[kind].name)
         place = self._places.setdefault((kind, admission.footprint, half_cores), len(self._places))
         return _Pod(place, kind, name, cpus, bool(half_cores), _where(admission.footprint))
 
@@ -232,9 +240,9 @@ def prove(
                 continue
             seen.add(key)
             if len(seen) > most_states:
-                return Undecided(limit=most_states, footprints=exploration.places())
+                return Undecided(most_states, exploration.places(), frozenset(exploration.share_cores))
             queue.append(following)
-    return Proof(states=len(seen), footprints=exploration.places())
+    return Proof(states=len(seen), footprints=exploration.places(), share_cores=frozenset(exploration.share_cores))
 
 
 def _where(footprint: Footprint) -> str:

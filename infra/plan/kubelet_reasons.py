@@ -98,6 +98,17 @@ def warn_of_hardware(question: Question, answer: Answer, slots: Slots, warnings:
                 f"{question.shape.id} is a virtual machine that hides NUMA: the device plugin reports no NUMA node, so {policy} aligns CPUs and memory with nothing.",
             )
         )
+    threads = question.shape.threads_per_core or 1
+    for pod in answer.candidate.shapes:
+        if pod.name in answer.share_cores and pod.cpu % threads == 0:
+            warnings.append(
+                Problem(
+                    f"{question.path}.coTenants" if question.co_tenants else pod.path,
+                    "CoresShared",
+                    f"a pod of {pod.name} may get single threads of physical cores whose other threads run something else: a Guaranteed pod on its nodes asks for CPUs that "
+                    f"are no multiple of {threads}, so that full-pcpus-only cannot be on. Give that pod a multiple of {threads} CPUs, or a fraction of one.",
+                )
+            )
     if slots.stranded_gpus:
         sizes = ", ".join(sorted({str(pod.gpus) for pod in answer.candidate.shapes}, key=int))
         warnings.append(

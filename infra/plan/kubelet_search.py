@@ -32,6 +32,7 @@ class Answer:
     loads: tuple[Load, ...]
     states: int
     footprints: Mapping[str, frozenset[Footprint]]
+    share_cores: frozenset[str] = frozenset()  # pod shapes that may hold a part of a physical core
     bounded: bool = False  # for some load the condition of kubelet_bound stands in for the states beyond the first ones
     dropped: tuple[Failure, ...] = ()
 
@@ -72,26 +73,13 @@ def _attempt(question: Question, candidate: Candidate) -> Answer | list[Failure]
     outcome = _prove_all(question, candidate, fields, started, devices)
     if isinstance(outcome, Failure):
         return [outcome]
-    loads, states, footprints, bounded = outcome
-    return Answer(
-        candidate=candidate,
-        fields=fields,
-        capacity=capacity,
-        placement=placement,
-        loads=tuple(sorted(loads, reverse=True)),
-        states=states,
-        footprints=footprints,
-        bounded=bounded,
-    )
-
-
-_Proven = tuple[set[Load], int, dict[str, frozenset[Footprint]], bool]
+    return replace(outcome, capacity=capacity, placement=placement)
 
 
 def _prove_all(
     question: Question, candidate: Candidate, fields: Mapping[str, Any], at_bound: Kubelet, devices: Mapping[str, Any]
-) -> _Proven | Failure:
-    """Every load that the scheduler can put on a node, on every machine in question: (loads, states, footprints by pod shape, bounded)."""
+) -> Answer | Failure:
+    """Proves every load that the scheduler can put on a node, on every machine in question; an answer without the placement over nodes."""
     cases = _cases(question, candidate, fields, at_bound, devices)
     if isinstance(cases, Failure):
         return cases
@@ -102,7 +90,7 @@ def _prove_all(
         )
         if isinstance(outcome, Refusal):
             return refused(question, candidate, fields, load, outcome, words)
-    states, any_bounded = 0, False
+    states, any_bounded, share_cores = 0, False, set[str]()
     footprints: dict[str, set[Footprint]] = {pod.name: set() for pod in candidate.shapes}
     for kubelet, load, words in cases:
         residents = residents_of(candidate.shapes, load) + question.guaranteed_co_tenants
@@ -119,12 +107,22 @@ def _prove_all(
                 return unproven(question, candidate, why)
             any_bounded = True
         states += outcome.limit if isinstance(outcome, Undecided) else outcome.states
+        share_cores |= outcome.share_cores
         found = outcome.footprints if bounded is None or isinstance(outcome, Proof) else bounded
         for name, places in found.items():
             if name in footprints:
                 footprints[name] |= places
-    loads = {load for _, load, _ in cases}
-    return loads, states, {name: frozenset(places) for name, places in footprints.items()}, any_bounded
+    return Answer(
+        candidate=candidate,
+        fields=fields,
+        capacity=capacity_of(question, at_bound),
+        placement=Placement(groups=()),
+        loads=tuple(sorted({load for _, load, _ in cases}, reverse=True)),
+        states=states,
+        footprints={name: frozenset(places) for name, places in footprints.items()},
+        share_cores=frozenset(share_cores),
+        bounded=any_bounded,
+    )
 
 
 def _cases(

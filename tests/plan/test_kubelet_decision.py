@@ -482,3 +482,12 @@ def test_admission_that_takes_seconds_is_warned_of():
         kubelet={"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"},
     )
     assert "SlowAdmission" in codes(decision)
+
+
+@pytest.mark.parametrize(("agents", "shared"), [(1, False), (3, True)])
+def test_single_threads_that_a_co_tenant_leaves_to_a_pod_are_warned_of(agents, shared):
+    """Twelve of the fourteen free CPUs of a NUMA node; of three agents one may end and leave a thread between the others."""
+    agent = CoTenant.model_validate({"name": "agent", "cpu": "1", "memory": "256Mi", "qosClass": "Guaranteed", "perNode": agents})
+    shape = node_shape(cpus=16, memory="256Gi", name="small")
+    decision = decide(shape, pod_shape(cpu=12, memory="64Gi"), co_tenants=(agent,))
+    assert ("CoresShared" in codes(decision)) == shared
