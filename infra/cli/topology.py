@@ -10,6 +10,7 @@ view of it, 1 where it is degraded or different.
 examples:
   nvidia-smi topo -m | python -m infra topology -
   python -m infra topology node-a.txt --format json
+  python -m infra topology node-a.txt --gpus 1,2
   python -m infra topology topo.txt lscpu.txt numactl.txt --expect dgx-h100
 """
 
@@ -18,8 +19,11 @@ from __future__ import annotations
 import argparse
 import json
 
+from infra.units import parse_cpu_list
 from infra.verify.inputs import read_machine
-from infra.verify.machine import document
+from infra.verify.links import Judgement, judge
+from infra.verify.machine import Machine, document
+from infra.verify.paste import unreadable
 from infra.verify.topology_text import machine_text
 
 
@@ -28,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE", help="output of one or more tools of one machine; - reads standard input"
     )
     parser.add_argument("--expect", metavar="SHAPE", help="node shape of the catalog that the machine should be")
+    parser.add_argument(
+        "--gpus", metavar="LIST", help="GPU indices that a group was given (0-3 or 1,2): judge them; status 1 where bad"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
@@ -42,18 +49,37 @@ def run(args: argparse.Namespace) -> int:
 
         shape = find_shape(args.expect, "--expect")
         comparison = compare(machine, shape, accelerators()[shape.accelerator])
+    judgement = _judged(machine, args.gpus) if args.gpus is not None else None
     if args.format == "json":
         out = document(machine)
+        if judgement is not None:
+            out["judgement"] = judgement.as_json()
         if comparison is not None:
             out["expect"] = comparison.as_json()
         print(json.dumps(out, indent=2, ensure_ascii=False))
     else:
         if comparison is not None:
             print(f"{comparison.sentence}\n")
+        if judgement is not None:
+            print(f"GPUs {args.gpus}: {judgement.verdict}; {judgement.reason}.\n")
         print(machine_text(machine))
         if comparison is not None:
             for difference in comparison.differences[1:]:
                 print(f"differs: {difference.message}")
             for note in comparison.not_compared:
                 print(f"not compared: {note}")
-    return 0 if comparison is None or comparison.holds else 1
+    holds = (comparison is None or comparison.holds) and (judgement is None or judgement.verdict != "bad")
+    return 0 if holds else 1
+
+
+def _judged(machine: Machine, text: str) -> Judgement:
+    try:
+        gpus = parse_cpu_list(text)
+    except ValueError:
+        raise unreadable("--gpus", f"{text!r} is no list of GPU indices; write 0-3 or 1,2.") from None
+    if machine.matrix is None or machine.matrix.links is None:
+        raise unreadable("--gpus", "no output shows how the GPUs are linked; add `nvidia-smi topo -m`.")
+    try:
+        return judge(machine.matrix.links, gpus)
+    except ValueError as error:
+        raise unreadable("--gpus", f"{error}.") from None

@@ -465,6 +465,8 @@ def _verdict(
         return "bad", errors[0].message
     if socket:
         return "bad", f"{_pairs_text(socket)} talk over TCP."
+    if not edges and (log._nodes or 1) > 1 and log._networks and set(log._networks) == {"Socket"}:
+        return "bad", f"the library chose TCP (network Socket) between {log._nodes} nodes."
     if not edges:
         if not log._collective_lines:
             return "unknown", "no line of NCCL or RCCL is in the file; run with NCCL_DEBUG=INFO."

@@ -179,6 +179,14 @@ WARNINGS = (
         "Unset it where nodes have RDMA.",
     ),
     _rule(
+        "HostMemoryFallback",
+        "falling back to /dev/shm",
+        r"cuMem host allocations do not appear to be working; falling back to /dev/shm",
+        "info",
+        "shared host memory is taken from /dev/shm, because the driver's own (cuMem) does not work here.",
+        "Give the pod room in /dev/shm (emptyDir with medium: Memory).",
+    ),
+    _rule(
         "NetworkPluginFailed",
         "NET/Plugin",
         r"NET/Plugin: (?:Failed to load|dlerror=)(?P<what>.*)",

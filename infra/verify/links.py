@@ -177,6 +177,57 @@ def best_set(machine: GpuLinks, size: int) -> GpuSet | None:
     return GpuSet(gpus=best_gpus, worst=worst_link, numa_nodes=best_score[1], ties=ties)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """A chosen set against the best of its size: `bad` where a nearer class of link was to be had, `degraded` where only NUMA nodes or
+    the number of links could be better, `unknown` where links cannot be read."""
+
+    verdict: str
+    reason: str
+    worst: Link | None = None
+    best: GpuSet | None = None
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "worst_link": self.worst.label if self.worst else None,
+            "best": self.best.as_json() if self.best else None,
+        }
+
+
+def judge(machine: GpuLinks, gpus: Sequence[int]) -> Judgement:
+    """Judges the GPUs that a tensor-parallel group was given. ValueError for GPUs that the machine does not have."""
+    chosen = sorted({*gpus})
+    if strange := [gpu for gpu in chosen if gpu not in machine.gpus]:
+        raise ValueError(f"GPU {strange[0]} is not there; the machine has {', '.join(map(str, machine.gpus))}")
+    if len(chosen) < 2:
+        return Judgement(verdict="good", reason="one GPU needs no link")
+    links = [machine.link(one, other) for one, other in combinations(chosen, 2)]
+    best = best_set(machine, len(chosen))
+    if any(link is None for link in links) or best is None:
+        return Judgement(verdict="unknown", reason="links between them cannot be read", best=best)
+    worst = max(link for link in links if link is not None)
+    nodes = len({machine.numa.get(gpu) for gpu in chosen})
+    named = ", ".join(map(str, best.gpus))
+    if worst.kind != best.worst.kind:
+        return Judgement(
+            verdict="bad", reason=f"their worst link is {worst.label}; GPUs {named} have {best.worst.label}", worst=worst, best=best
+        )
+    if worst.rank > best.worst.rank:
+        return Judgement(
+            verdict="degraded",
+            reason=f"their worst link is {worst.label}; GPUs {named} have {best.worst.label}",
+            worst=worst,
+            best=best,
+        )
+    if nodes > best.numa_nodes:
+        return Judgement(
+            verdict="degraded", reason=f"they lie on {nodes} NUMA nodes; GPUs {named} on {best.numa_nodes}", worst=worst, best=best
+        )
+    return Judgement(verdict="good", reason=f"no set of {len(chosen)} is nearer ({worst.label})", worst=worst, best=best)
+
+
 def _exchangeable(machine: GpuLinks) -> list[tuple[int, ...]]:
     """The GPUs in groups whose members have the same NUMA node, the same links to all others and one link among themselves."""
     groups: list[list[int]] = []

@@ -135,3 +135,15 @@ def test_sixteen_gpus_and_seventy_six_nics_take_less_than_a_second(tmp_path, cap
     assert process_time() - start < 1
     found = json.loads(capsys.readouterr().out)
     assert (found["gpus"], len(found["nics"]), found["unreadable"], found["notes"]) == (16, 76, [], [])
+
+
+def test_chosen_gpus_are_judged(capsys):
+    file = str(FIXTURES / "nv13-4xa100-cloud-bare.txt")
+    assert main(["topology", file, "--gpus", "0,1"]) == 0
+    assert capsys.readouterr().out.startswith("GPUs 0,1: good;")
+    assert main(["topology", file, "--gpus", "1,2", "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["judgement"]["verdict"] == "bad"
+    assert main(["topology", file, "--gpus", "1,9"]) == 2
+    assert "GPU 9 is not there" in capsys.readouterr().err
+    assert main(["topology", file, "--gpus", "x"]) == 2
+    assert main(["topology", str(FIXTURES / "lscpu-xeon8480c.txt"), "--gpus", "0"]) == 2

@@ -7,7 +7,7 @@ from time import process_time
 
 import pytest
 
-from infra.verify.links import GpuLinks, GpuSet, Link, amd_link, best_set, best_sets, nvidia_link
+from infra.verify.links import GpuLinks, GpuSet, Link, amd_link, best_set, best_sets, judge, nvidia_link
 
 CELLS = ("NV18", "NV12", "NV4", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 
@@ -129,3 +129,28 @@ def test_a_set_with_an_unread_link_is_never_named():
 def test_directions_that_were_read_differently_count_as_the_worse():
     machine = GpuLinks(gpus=(0, 1), links={(0, 1): link("NV18"), (1, 0): link("NV4")}, numa={})
     assert best(machine, 2).worst.label == "NV4"
+
+
+def test_a_chosen_group_is_judged_against_the_best_of_its_size():
+    nv, node = link("NV12"), link("NODE")
+    pairs = {(0, 1): nv, (2, 3): nv}
+    links = {(a, b): pairs.get((a, b), node) for a, b in combinations(range(4), 2)}
+    machine = GpuLinks(gpus=(0, 1, 2, 3), links=links, numa={0: 0, 1: 0, 2: 1, 3: 1})
+    assert judge(machine, (0, 1)).verdict == "good"
+    assert judge(machine, (2, 3)).verdict == "good"
+    bad = judge(machine, (1, 2))
+    assert bad.verdict == "bad"
+    assert bad.reason == "their worst link is NODE; GPUs 0, 1 have NV12"
+    assert judge(machine, (3,)).verdict == "good"
+    assert judge(machine, (0, 1, 2, 3)).verdict == "good"
+    with pytest.raises(ValueError, match="GPU 4 is not there"):
+        judge(machine, (0, 4))
+
+
+def test_a_group_over_more_numa_nodes_than_needed_is_degraded():
+    links = {(a, b): link("NV18") for a, b in combinations(range(4), 2)}
+    machine = GpuLinks(gpus=(0, 1, 2, 3), links=links, numa={0: 0, 1: 1, 2: 0, 3: 1})
+    assert judge(machine, (0, 1)).verdict == "degraded"
+    assert judge(machine, (0, 2)).verdict == "good"
+    del links[0, 2]
+    assert judge(machine, (0, 2)).verdict == "unknown"
