@@ -21,6 +21,8 @@ from tools.cluster.layout import Layout
 from tools.cluster.machines import MachineSet, Node, read_machine_set
 
 PROGRAM_NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "simnode")
+INOTIFY_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+NEEDED_INOTIFY_INSTANCES = 4096
 ANCHOR = "anchor"
 NODE_PREFIX = "node-"
 OWN_CLUSTER = "name a cluster of your own in the stack file instead (connection: {kubeconfig: ..., context: ...}) and leave the embedded one out"
@@ -36,6 +38,21 @@ def refuse_unfit_machine() -> None:
         )
     if shutil.which("nsenter") is None:
         raise MissingError(f"the embedded cluster needs nsenter (package util-linux); install it, or {OWN_CLUSTER}")
+
+
+def allow_watches(say: Callable[[str], None]) -> None:
+    """Raises the kernel's limit of inotify instances where it is the usual 128: a kubelet takes about 15, and ends without them."""
+    limit = int(INOTIFY_INSTANCES.read_text())
+    if limit >= NEEDED_INOTIFY_INSTANCES:
+        return
+    try:
+        INOTIFY_INSTANCES.write_text(str(NEEDED_INOTIFY_INSTANCES))
+    except OSError as error:
+        raise MissingError(
+            f"{INOTIFY_INSTANCES} is {limit}, kubelets need {NEEDED_INOTIFY_INSTANCES}, and it cannot be written ({error.strerror}); "
+            f"run `sysctl fs.inotify.max_user_instances={NEEDED_INOTIFY_INSTANCES}` on the host"
+        ) from None
+    say(f"raised fs.inotify.max_user_instances from {limit} to {NEEDED_INOTIFY_INSTANCES} until this machine's next boot")
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,7 @@ class Cluster:
         """Brings everything up and waits until it is ready for use; whether anything had to be started. Raises ClusterError."""
         refuse_unfit_machine()
         programs = dict(self.programs())
+        allow_watches(self.say)
         layout = self.layout
         with self.locked():
             if processes.running(layout, ANCHOR) is None:
