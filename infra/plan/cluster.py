@@ -260,5 +260,6 @@ def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -
         rank_binding=decision.bindings[model.name],
         memory=size.memory.as_json(),
         slots=decision.slots[model.name],
+        places=decision.places[model.name],
         reasons=(*size.reasons, *decision.pod_reasons[model.name]),
     )

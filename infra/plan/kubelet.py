@@ -15,12 +15,12 @@ from infra.plan.kubelet_fields import read_user_fields
 from infra.plan.kubelet_machine import missing_facts
 from infra.plan.kubelet_platform import PlatformFields, kube_reserved_millicpu
 from infra.plan.kubelet_question import Question, advise_on, reserved_by_node, start_kubelet, without
-from infra.plan.kubelet_reasons import binding_of, cpu_reasons, pool_reasons, warn_of_hardware, warn_of_misalignment
+from infra.plan.kubelet_reasons import binding_of, cpu_reasons, place_reasons, pool_reasons, warn_of_hardware, warn_of_misalignment
 from infra.plan.kubelet_reserve import check_reserved_memory, reserve
 from infra.plan.kubelet_search import Answer, search
 from infra.plan.kubelet_slots import lay_out
 from infra.plan.kubelet_widths import NodeWidths
-from infra.plan.model import NumaNodePlan, RankBinding, SlotGroup
+from infra.plan.model import NumaNodePlan, RankBinding, Slot, SlotGroup
 from infra.plan.placement import PodShape, blockable
 
 
@@ -29,7 +29,8 @@ class PoolDecision:
     """What is decided for one pool; equal for all its nodes.
 
     `kubelet` holds the KubeletConfiguration fields to roll out. `pods` are the shapes as they will run (CPUs raised where the stack file gave none).
-    `slots`, `bindings` and `pod_reasons` are keyed by pod shape; a binding is None where every place of the pod is one NUMA node or where ranks cannot be
+    `slots`, `places`, `bindings` and `pod_reasons` are keyed by pod shape. `slots` place all pods once; `places` are all that a pod can come to lie in on
+    any node, whatever the scheduler and the order of starts, with example GPUs of these NUMA nodes and no CPU ids. A binding is None where every place of the pod is one NUMA node or where ranks cannot be
     bound (then `pod_reasons` and a warning say why). `allocatable_cpu` in whole CPUs; memory at the catalog's lower bound.
     """
 
@@ -40,6 +41,7 @@ class PoolDecision:
     allocatable_gpus: int
     pods: tuple[PodShape, ...]
     slots: Mapping[str, tuple[SlotGroup, ...]]
+    places: Mapping[str, tuple[Slot, ...]]
     bindings: Mapping[str, RankBinding | None]
     idle_gpus: int
     stranded_gpus: int
@@ -219,7 +221,7 @@ def _decision(question: Question, answer: Answer, failures: Sequence[Failure], w
     for asked, pod in zip(question.pods, candidate.shapes, strict=True):
         reasons = cpu_reasons(asked, pod, widths)
         bindings[pod.name], said = binding_of(question, answer, pod, slots, widths, warnings)
-        pod_reasons[pod.name] = (*reasons, *said)
+        pod_reasons[pod.name] = (*reasons, *said, *place_reasons(pod, slots))
         if candidate.topology_policy in ("best-effort", "none"):
             warn_of_misalignment(question, answer, pod, widths, warnings)
     for index in blockable(candidate.shapes, answer.capacity, question.nodes):
@@ -241,6 +243,7 @@ def _decision(question: Question, answer: Answer, failures: Sequence[Failure], w
         allocatable_gpus=shape.gpus,
         pods=candidate.shapes,
         slots=slots.by_pod,
+        places=slots.places,
         bindings=bindings,
         idle_gpus=slots.idle_gpus,
         stranded_gpus=slots.stranded_gpus,

@@ -26,6 +26,18 @@ def cpu_reasons(asked: PodShape, pod: PodShape, widths: NodeWidths) -> tuple[str
     )
 
 
+def place_reasons(pod: PodShape, slots: Slots) -> tuple[str, ...]:
+    """Where pods may lie besides the slots that the plan shows."""
+    shown = {slot.numa_nodes for group in slots.by_pod[pod.name] for slot in group.slots}
+    other = sorted({slot.numa_nodes for slot in slots.places[pod.name]} - shown)
+    if not other:
+        return ()
+    words = "; ".join(", ".join(map(str, nodes)) for nodes in other)
+    return (
+        f"Slots show one order of starts: in others a pod comes to lie on NUMA node{'s' if any(len(n) > 1 for n in other) else ''} {words}.",
+    )
+
+
 def binding_of(
     question: Question, answer: Answer, pod: PodShape, slots: Slots, widths: NodeWidths, warnings: list[Problem]
 ) -> tuple[RankBinding | None, tuple[str, ...]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.kubelet import Kubelet
 from infra.plan.kubelet_machine import devices_of, machine_of
-from infra.plan.kubelet_proof import Admission, NumaMap, fill
+from infra.plan.kubelet_proof import Admission, Footprint, NumaMap, fill
 from infra.plan.kubelet_question import Question, residents_of
 from infra.plan.kubelet_search import Answer
 from infra.plan.model import Slot, SlotGroup
@@ -16,9 +16,10 @@ from infra.plan.placement import Load, PodShape
 
 @dataclass(frozen=True, kw_only=True)
 class Slots:
-    """Slots by pod shape, and the GPUs of the whole pool that stay free."""
+    """Slots by pod shape, all places that its pods can come to lie in, and the GPUs of the whole pool that stay free."""
 
     by_pod: Mapping[str, tuple[SlotGroup, ...]]
+    places: Mapping[str, tuple[Slot, ...]]
     idle_gpus: int
     stranded_gpus: int
 
@@ -42,7 +43,12 @@ def lay_out(question: Question, answer: Answer, kubelet: Kubelet) -> Slots:
         free = question.shape.gpus - sum(pods * pod.gpus for pods, pod in zip(load, shapes, strict=True))
         idle += count * free
         stranded += count * (free - _usable(filled, shapes, load, free, answer, numa))
-    return Slots(by_pod={name: tuple(found) for name, found in groups.items()}, idle_gpus=idle, stranded_gpus=stranded)
+    return Slots(
+        by_pod={name: tuple(found) for name, found in groups.items()},
+        places={pod.name: _places(question, pod, answer.footprints[pod.name]) for pod in shapes},
+        idle_gpus=idle,
+        stranded_gpus=stranded,
+    )
 
 
 def _slot(pod: PodShape, admission: Admission) -> Slot:
@@ -56,6 +62,23 @@ def _slot(pod: PodShape, admission: Admission) -> Slot:
         cpus_example=cpus,
         memory_numa=place.memory_numa,
     )
+
+
+def _places(question: Question, pod: PodShape, footprints: Iterable[Footprint]) -> tuple[Slot, ...]:
+    """The distinct places of the main container, in order of NUMA nodes; GPUs stand for any of the same node, and CPU ids are left open."""
+    gpus_of = {node.id: node.gpus or () for node in question.shape.numa_nodes}
+    everywhere = tuple(range(question.shape.gpus))
+    slots = {
+        Slot(
+            numa_nodes=tuple(sorted({node for node, _ in (*place.cpus, *place.devices) if node >= 0})),
+            gpus=tuple(sorted(gpu for node, count in place.devices for gpu in gpus_of.get(node, everywhere)[:count])),
+            cpu_count=sum(count for _, count in place.cpus) or pod.cpu,
+            cpus_example=(),
+            memory_numa=place.memory_numa,
+        )
+        for place in (footprint.container(pod.main_container) for footprint in footprints)
+    }
+    return tuple(sorted(slots, key=lambda slot: (slot.numa_nodes, slot.gpus, slot.memory_numa)))
 
 
 def _usable(kubelet: Kubelet, shapes: Sequence[PodShape], load: Load, free: int, answer: Answer, numa: NumaMap) -> int:

@@ -147,6 +147,7 @@ class ModelPlan:
     rank_binding: RankBinding | None  # None: the pod fits one NUMA node and the cpuset alone holds it there
     memory: Mapping[str, Any]  # in the form of `python -m infra fit`
     slots: tuple[SlotGroup, ...]
+    places: tuple[Slot, ...] = ()  # all that a pod can come to lie in on any node, in whatever order pods start; CPU ids left open
     reasons: tuple[str, ...]
 
 

@@ -175,6 +175,7 @@ def test_the_plan_splits_the_reservation_so_that_equal_pods_fit():
     assert reserved(decision) == {0: 5170 * MIB, 1: 5170 * MIB}
     assert all(node.allocatable_memory_bytes >= parse_bytes("88Gi") for node in decision.numa_nodes)
     assert [slot.numa_nodes for slot in decision.slots["llama-70b"][0].slots] == [(0,), (1,)]
+    assert [slot.numa_nodes for slot in decision.places["llama-70b"]] == [(0,), (1,)]
 
 
 def test_pods_that_no_split_makes_fit_are_refused():
@@ -491,3 +492,26 @@ def test_single_threads_that_a_co_tenant_leaves_to_a_pod_are_warned_of(agents, s
     shape = node_shape(cpus=16, memory="256Gi", name="small")
     decision = decide(shape, pod_shape(cpu=12, memory="64Gi"), co_tenants=(agent,))
     assert ("CoresShared" in codes(decision)) == shared
+
+
+def test_places_are_all_that_the_scheduler_and_restarts_can_bring_about():
+    alone = decide(node_shape(), pod_shape(copies=2), nodes=2)
+    assert [slot.numa_nodes for slot in alone.places["llama-70b"]] == [(0,)]
+    free = decide(node_shape(), pod_shape(copies=2, anti_affinity="none"), nodes=2)
+    assert [slot.numa_nodes for slot in free.slots["llama-70b"][0].slots] == [(0,)]
+    assert [(slot.numa_nodes, slot.gpus) for slot in free.places["llama-70b"]] == [((0,), (0, 1, 2, 3)), ((1,), (4, 5, 6, 7))]
+    assert any("in others a pod comes to lie on NUMA node 1" in reason for reason in free.pod_reasons["llama-70b"])
+
+
+def test_best_effort_with_pinned_memory_can_still_refuse():
+    """Two pods that hold memory on one NUMA node each leave no single node for a large one, and memory of both may not be mixed."""
+    cache = CoTenant.model_validate({"name": "cache", "cpu": "2", "memory": "200Gi", "qosClass": "Guaranteed", "perNode": 2})
+    shape, pod = node_shape(memory="512Gi", name="half"), pod_shape(gpus=1, cpu=8, memory="400Gi")
+    found = problems(
+        shape, pod, co_tenants=(cache,), kubelet={"topologyManagerPolicy": "best-effort", "memoryManagerPolicy": "Static"}
+    )
+    assert any(
+        "UnexpectedAdmissionError" in message and "memoryManagerPolicy None admits all pods" in message
+        for message in found.values()
+    )
+    assert decide(shape, pod, co_tenants=(cache,), kubelet={"topologyManagerPolicy": "best-effort", "memoryManagerPolicy": "None"})
