@@ -346,11 +346,11 @@ class Cluster:
 
 
 def init_of(pid: int) -> int | None:
-    """The first process of a node: the child of the process that holds it."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return None
+    """The first process of a node: the only child of the process that holds it, whichever thread of that made it."""
+    children: list[str] = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            children += (thread / "children").read_text().split()
     return int(children[0]) if children else None
 
 
