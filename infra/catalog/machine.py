@@ -25,10 +25,9 @@ def devices_of(shape: NodeShape, resource_name: str) -> dict[str, list[dict[str,
 
     Where a virtual machine hides NUMA the NVIDIA plugin reports no topology: `numa` is then [].
     """
-    hidden = shape.virtual_machine is True and shape.numa_in_guest is False
     return {
         resource_name: [
-            {"id": f"gpu{index}", "numa": [] if node is None or hidden else [node], "healthy": True}
+            {"id": f"gpu{index}", "numa": [] if node is None else [node], "healthy": True}
             for index, node in enumerate(shape.gpu_numa_nodes)
         ]
     }

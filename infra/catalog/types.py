@@ -206,16 +206,23 @@ class NodeShape:
             names.append("threadsPerCore")
         return tuple(names)
 
+    @property
+    def hides_numa(self) -> bool:
+        """True for a virtual machine with a flat topology: its device plugin reports no NUMA node of a GPU."""
+        return self.virtual_machine is True and self.numa_in_guest is False
+
     @cached_property
     def gpu_numa_nodes(self) -> tuple[int | None, ...]:
-        """NUMA node of each GPU in device order; None where unknown."""
+        """NUMA node of each GPU in device order; None where it is unknown or hidden."""
+        if self.hides_numa:
+            return (None,) * self.gpus
         home = {gpu: node.id for node in self.numa_nodes for gpu in node.gpus or ()}
         return tuple(home.get(gpu) for gpu in range(self.gpus))
 
     @cached_property
     def gpus_per_numa_node(self) -> tuple[int, ...] | None:
-        """GPUs of each NUMA node, or None where the map is not known for all."""
-        if not self.numa_nodes or any(node.gpus is None for node in self.numa_nodes):
+        """GPUs of each NUMA node, or None where the map is not known for all, or hidden."""
+        if self.hides_numa or not self.numa_nodes or any(node.gpus is None for node in self.numa_nodes):
             return None
         return tuple(len(node.gpus or ()) for node in self.numa_nodes)
 

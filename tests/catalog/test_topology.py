@@ -69,6 +69,7 @@ def test_devices_carry_their_numa_node() -> None:
     devices = devices_of(shapes()["dgx-a100"], "nvidia.com/gpu")["nvidia.com/gpu"]
     assert [device["numa"] for device in devices] == [[3], [3], [1], [1], [7], [7], [5], [5]]
     flat = shape_from_topology(topology(virtualMachine=True, numaInGuest=False))
+    assert flat.hides_numa and flat.gpus_per_numa_node is None
     assert all(device["numa"] == [] for device in devices_of(flat, "nvidia.com/gpu")["nvidia.com/gpu"])
 
 
