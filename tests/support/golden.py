@@ -11,6 +11,7 @@ from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan
 from infra.render.files import rendered_files
 from tests.support.declare import declare_plan
+from tests.support.monitor import PROJECT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -33,7 +34,8 @@ def golden_manifests(stack: str) -> dict[str, str]:
 
 def golden_urns(stack: str, folder: Path) -> str:
     run = declare_plan(plan_of(stack), folder)
-    return "".join(f"{urn}\n" for urn in sorted(resource.urn for resource in run.resources))
+    root = f"urn:pulumi:{stack}::{PROJECT}::pulumi:pulumi:Stack::{PROJECT}-{stack}"
+    return "".join(f"{urn}\n" for urn in sorted([root, *(resource.urn for resource in run.resources)]))
 
 
 def write(folder: Path, files: Mapping[str, str]) -> list[str]:
