@@ -96,6 +96,7 @@ def _renamed(decision: PoolDecision, pods: Sequence[PodShape], words: Mapping[st
             for decided, pod in zip(decision.pods, pods, strict=True)
         ),
         slots={text(name): slots for name, slots in decision.slots.items()},
+        places={text(name): places for name, places in decision.places.items()},
         bindings={text(name): binding for name, binding in decision.bindings.items()},
         reasons=tuple(map(text, decision.reasons)),
         pod_reasons={text(name): tuple(map(text, reasons)) for name, reasons in decision.pod_reasons.items()},
