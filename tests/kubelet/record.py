@@ -55,12 +55,21 @@ def main() -> None:
         for index, seen in zip(vary, ask(args.oracle, [generated[i] for i in vary], args.repeat), strict=True):
             once[index] = seen
         recorded[kind] = [[seed, digest(case), seen] for seed, (case, seen) in enumerate(zip(generated, once, strict=True)) if seen]
-        print(f"{kind}: {len(recorded[kind])} of {count} cases answered, {sum(len(a[2]) > 1 for a in recorded[kind])} vary")
+        print(f"{kind}: {len(recorded[kind])} of {count} cases answered, {sum(len(a[2]) > 1 for a in recorded[kind])} vary", flush=True)
     write(ANSWERS, recorded)
 
 
 def _may_vary(case: dict[str, Any]) -> bool:
-    return any("/" in name for pod in case["pods"] for c in pod.get("initContainers", ()) for name in c.get("limits", ()))
+    """Whether a container may take fewer devices of a resource than an init container before it leaves."""
+    for pod in case["pods"]:
+        left: dict[str, int] = {}
+        for container in [*pod.get("initContainers", ()), *pod.get("containers", ())]:
+            wanted = {name: int(amount) for name, amount in container.get("limits", {}).items() if "/" in name}
+            if any(0 < amount < left.get(name, 0) for name, amount in wanted.items()):
+                return True
+            if container in pod.get("initContainers", ()) and container.get("restartPolicy") != "Always":
+                left = {name: max(left.get(name, 0), wanted.get(name, 0)) for name in {*left, *wanted}}
+    return False
 
 
 if __name__ == "__main__":
