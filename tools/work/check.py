@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tools.toolchain import toolchain
-from tools.work.steps import CHECKOUT, Steps
+from tools.work.steps import CHECKOUT, StepFailed, Steps
 
 SCHEMA = CHECKOUT / "stacks" / "schema.json"
 
 
 def check() -> int:
-    """Runs every check of the sources; the first that fails ends it."""
+    """Runs every check of the sources, then fails where one of them did."""
     steps = Steps("check", total=6)
     tool = Path(sys.executable).parent
-    steps.run("ruff check", [str(tool / "ruff"), "check", "."], remedy=".venv/bin/ruff check --fix .")
-    steps.run("ruff format", [str(tool / "ruff"), "format", "--check", "--quiet", "."], remedy=".venv/bin/ruff format .")
-    steps.run("pyright", [str(tool / "pyright")], remedy="the messages name file and line")
-    steps.call("gofmt", gofmt, remedy="gofmt -w on the files above")
-    steps.call("go vet", go_vet, remedy="the messages name file and line")
-    steps.call("schema of the stack file", schema_in_date, remedy=".venv/bin/python -m infra schema > stacks/schema.json")
+    schema = "run `.venv/bin/python -m infra schema > stacks/schema.json`"
+    checks: list[tuple[str, Callable[[], int], str]] = [
+        ("ruff check", lambda: _run(str(tool / "ruff"), "check", "."), "run `.venv/bin/ruff check --fix .`"),
+        ("ruff format", lambda: _run(str(tool / "ruff"), "format", "--check", "--quiet", "."), "run `.venv/bin/ruff format .`"),
+        ("pyright", lambda: _run(str(tool / "pyright")), "the messages name file and line"),
+        ("gofmt", gofmt, "run gofmt -w on the files above"),
+        ("go vet", go_vet, "the messages name file and line"),
+        ("schema of the stack file", schema_in_date, schema),
+    ]
+    failed: list[StepFailed] = []
+    for title, action, remedy in checks:
+        try:
+            steps.call(title, action, remedy=remedy)
+        except StepFailed as failure:
+            failed.append(failure)
+    if failed:
+        raise StepFailed(", ".join(failure.title for failure in failed), 1, "; ".join(failure.remedy for failure in failed))
     return 0
+
+
+def _run(*words: str) -> int:
+    return subprocess.run(words, cwd=CHECKOUT, stdin=subprocess.DEVNULL).returncode
 
 
 def go_modules() -> list[Path]:
