@@ -189,7 +189,6 @@ def _rocm_report(lines: Sequence[Line]) -> Report | None:
     for _, text in lines:
         if match := _NUMA_LINE.match(text):
             gpu, value = int(match[1]), int(match[3]) if match[3].lstrip("-").isdigit() else None
-            value = None if value is not None and value < 0 else value
             table = node if match[2].lower() == "node" else affinity
             if gpu in table and table[gpu] != value:
                 notes.add(f"the NUMA {match[2].lower()} of GPU {gpu} is given twice with different values")
@@ -237,8 +236,13 @@ def _machine(
     return GpuLinks(
         gpus=tuple(gpus),
         links=_links(gpus, link_type, hops, weight, with_hops=with_hops),
-        numa={gpu: numa[i] if numa is not None else None for i, gpu in enumerate(gpus)},
+        numa={gpu: _known_node(numa[i]) if numa is not None else None for i, gpu in enumerate(gpus)},
     )
+
+
+def _known_node(node: int | None) -> int | None:
+    """-1 is what the kernel says where the firmware or hypervisor gives no node."""
+    return node if node is not None and node >= 0 else None
 
 
 def _findings(
@@ -411,7 +415,7 @@ def read_rocm_json(document: Any, first_line: int) -> Report | None:
                 for one, other in ((pair[2], pair[3]), (pair[3], pair[2])):
                     cells[pair[1]][one, other] = str(value)
             elif card and key == "(Topology) Numa Node" and re.fullmatch(r"-?\d{1,4}", str(value)):
-                numa[int(card[1])] = int(value) if int(value) >= 0 else None
+                numa[int(card[1])] = int(value)
     gpus = sorted({int(gpu) for table in cells.values() for pair in table for gpu in pair} | {*numa})
     if not gpus or (not any(cells.values()) and not numa):
         return None

@@ -24,7 +24,7 @@ _FAILURES = (
     ("Unable to determine the device handle", "a GPU has fallen off the bus"),
     ("Unable to open /dev/kfd", "/dev/kfd cannot be opened"),
     ("command not found", "the tool is not installed there"),
-    ("not available on this system", "the machine has no NUMA support (numactl: libnuma is not available)"),
+    ("No NUMA support available", "the machine or the container shows no NUMA nodes to numactl"),
 )
 
 

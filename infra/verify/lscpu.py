@@ -54,6 +54,9 @@ def read_lscpu(lines: Sequence[Line]) -> list[Report]:
                 last = None
             continue
         name, value = found
+        if name in _NUMBERS and not value:
+            # A heading such as `CPU:`.
+            continue
         if name in fields and fields[name] != value and name in ("architecture", "cpus") and len(fields) > 2:
             reports.append(_report(first, fields))
             fields = {}

@@ -10,6 +10,8 @@ from infra.verify.finding import Finding
 from infra.verify.report import Line, Notes, Report
 
 _GPU = re.compile(r"^\s*GPU (\d{1,3}): (.+?) \(UUID: (GPU-[0-9a-fA-F-]+)\)\s*$")
+# vLLM's and PyTorch's collect_env print the same lines without the UUID.
+_GPU_NAME = re.compile(r"^\s*GPU (\d{1,3}): ((?:NVIDIA|Tesla|Quadro|GRID) [\w .-]{1,60}?)()\s*$")
 _MIG = re.compile(r"^\s*MIG (\S+)\s+Device\s+(\d{1,3}): \(UUID: (MIG-[^\s)]+)\)\s*$")
 _CSV_NAMES = frozenset(
     {"index", "name", "gpu_name", "pci.bus_id", "gpu_bus_id", "memory.total", "uuid", "gpu_uuid", "driver_version"}
@@ -19,7 +21,9 @@ _BARE_ROW = re.compile(r"^\s*\d{1,3}, (?:NVIDIA|Tesla|Quadro|GRID) ?[^,]*(?:, |$
 
 
 def is_list_line(line: str) -> bool:
-    return "UUID: " in line and (_GPU.match(line) or _MIG.match(line)) is not None
+    if "UUID: " in line:
+        return (_GPU.match(line) or _MIG.match(line)) is not None
+    return _GPU_NAME.match(line) is not None
 
 
 def csv_columns(line: str) -> list[str] | None:
@@ -49,7 +53,7 @@ def read_lists(lines: Sequence[Line]) -> list[Report]:
             reports.append(_list_report(first, gpus, slices, notes))
 
     for number, text in lines:
-        if match := _GPU.match(text):
+        if match := _GPU.match(text) or _GPU_NAME.match(text):
             index = int(match[1])
             if index in gpus and gpus[index] != (match[2], match[3]):
                 close()
@@ -77,7 +81,7 @@ def _list_report(first: int, gpus: dict[int, tuple[str, str]], slices: list[tupl
         "gpus": len(gpus),
         "names": names,
         "name": names[0] if len(set(names)) == 1 else None,
-        "uuids": [gpus[index][1] for index in sorted(gpus)],
+        "uuids": [gpus[index][1] or None for index in sorted(gpus)],
         "mig": bool(slices),
     }
     findings: tuple[Finding, ...] = ()

@@ -23,6 +23,8 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)[\w+-]*\s*$|^\s*</?(?:pre|code|details|summ
 _TIMESTAMP = re.compile(r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)[ \t]")
 _POD_PREFIX = re.compile(r"^\[pod/[^\]\s]+\] ")
 _HOST_PREFIX = re.compile(r"^([A-Za-z][\w.-]{0,62}): ?(?=[\t ]|\S)")
+_SERVICE = re.compile(r"^([\w.-]+) {0,20}\| ?")
+_LINE_NUMBER = re.compile(r"^ {0,6}(\d{1,6})(?:\t|: ?|  ?\| ?)")
 _TABLE_RULE = re.compile(r"^\|?[\s:|-]*-{2,}[\s:|-]*\|?$")
 
 
@@ -71,7 +73,23 @@ def clean_lines(text: str) -> list[str]:
     if sum(line.endswith("$") for line in lines) >= max(2, 0.9 * sum(bool(line) for line in lines)):
         # `cat -A` ends each line with a dollar sign.
         lines = [line.removesuffix("$") for line in lines]
-    return _without_host_prefix(_without_tables(lines))
+    return _without_host_prefix(_without_tables(_without_margin(lines)))
+
+
+def _without_margin(lines: list[str]) -> list[str]:
+    """Lines without what an editor, a diff or docker compose puts before each: a number, a sign, a service's name."""
+    filled = [line for line in lines if line.strip()]
+    if not filled or (len(filled) == 1 and '{"' not in filled[0]):
+        return lines
+    if all(line[0] == "+" for line in filled) and not any(line.startswith("+-") for line in filled):
+        return [line[1:] for line in lines]
+    services = {match[1] if (match := _SERVICE.match(line)) else None for line in filled}
+    if None not in services and len(services) <= 8:
+        return [_SERVICE.sub("", line) for line in lines]
+    numbers = [int(match[1]) if (match := _LINE_NUMBER.match(line)) else -1 for line in filled]
+    if numbers[0] >= 0 and all(0 < b - a < 10 for a, b in pairwise(numbers)):
+        return [_LINE_NUMBER.sub("", line) for line in lines]
+    return lines
 
 
 def unwrapped(lines: list[str]) -> list[str] | None:

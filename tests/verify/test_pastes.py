@@ -57,6 +57,9 @@ FORMS: dict[str, Callable[[str], bytes]] = {
     "kubectl logs --timestamps": each_line(lambda line: "2026-11-29T10:00:00.123456789Z " + line),
     "kubectl logs --prefix": each_line(lambda line: "[pod/vllm-0/vllm] " + line),
     "pdsh": each_line(lambda line: "node-a: " + line),
+    "docker compose logs": each_line(lambda line: "vllm-1  | " + line),
+    "a diff": each_line(lambda line: "+" + line),
+    "line numbers": lambda text: "\n".join(f"{i:6}\t{line}" for i, line in enumerate(text.split("\n"), 1)).encode(),
     "no last line break": lambda text: text.rstrip("\n").encode(),
     "markdown table": each_line(as_markdown_table),
     "escaped in a string": lambda text: text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").encode(),
@@ -254,6 +257,63 @@ def test_rocm_smi_as_json_gives_the_same_links_as_text():
     assert {key: found[key] for key in ("gpus", "weight", "hops", "link_type", "numa", "verdict")} == {
         key: text[key] for key in ("gpus", "weight", "hops", "link_type", "numa", "verdict")
     }
+
+
+def test_the_report_of_collect_env_is_read_in_its_parts():
+    text = """PyTorch version: 2.8.0
+GPU models and configuration:
+GPU 0: NVIDIA H100 80GB HBM3
+GPU 1: NVIDIA H100 80GB HBM3
+
+Nvidia driver version: 580.1
+CPU:
+Architecture:                    x86_64
+CPU(s):                          104
+Thread(s) per core:              1
+NUMA node(s):                    2
+NUMA node0 CPU(s):               0-51
+NUMA node1 CPU(s):               52-103
+
+GPU Topology:
+\x1b[4mGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
+GPU0\t X \tNV18\t0-51\t0\t\tN/A
+GPU1\tNV18\t X \t0-51\t0\t\tN/A
+"""
+    found = read(text.encode())
+    assert found["outputs"] == ["nvidia-smi-L", "lscpu", "nvidia-smi-topo-m"]
+    assert (found["links"][0][1], found["cpus"], found["name"]) == ("NV18", 104, "NVIDIA H100 80GB HBM3")
+    assert found["notes"] == []
+
+
+def test_a_matrix_of_an_old_driver_names_nics_in_its_columns_and_sockets_soc():
+    found = read(
+        b"\tGPU0\tGPU1\tGPU2\tmlx5_0\tCPU Affinity\n"
+        b"GPU0\t X \tPIX\tSOC\tPHB\t0-13,28-41\n"
+        b"GPU1\tPIX\t X \tSOC\tPHB\t0-13,28-41\n"
+        b"GPU2\tSOC\tSOC\t X \tSOC\t14-27,42-55\n"
+        b"mlx5_0\tPHB\tPHB\tSOC\t X \t\n"
+    )
+    assert found["nics"] == ["mlx5_0"]
+    assert found["gpu_nic"] == [["PHB"], ["PHB"], ["SOC"]]
+    assert found["numa_affinity"] is None
+    assert found["verdict"]["tp2"] == {"gpus": [0, 1], "class": "pcie-switch(PIX)", "worst_link": "PIX", "numa_nodes": 1, "ties": 1}
+    assert found["links"][0] == ["X", "PIX", "SOC"]
+
+
+def test_sixty_four_partitions_are_read_and_judged():
+    names = [f"GPU{i}" for i in range(64)]
+
+    def table(title: str, cell: Callable[[int, int], str]) -> str:
+        rows = [f"=== {title} between two GPUs ===", "       " + "  ".join(names)]
+        return "\n".join(
+            [*rows, *(f"{n}  " + "  ".join("0" if i == j else cell(i, j) for j in range(64)) for i, n in enumerate(names))]
+        )
+
+    text = table("Weight", lambda i, j: "15") + "\n" + table("Link Type", lambda i, j: "XXXX" if i // 8 == j // 8 else "XGMI")
+    found = read(text.encode())
+    assert (found["gpus"], found["unreadable"]) == (64, [])
+    assert found["verdict"]["tp8"]["gpus"] == list(range(8))
+    assert found["verdict"]["tp8"]["ties"] == 8
 
 
 def joined(*names: str) -> bytes:
