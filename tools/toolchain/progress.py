@@ -25,7 +25,8 @@ class Progress:
 
     def say(self, text: str) -> None:
         elapsed = int(time.monotonic() - self._started)
-        self._write(f"toolchain [{self._done}/{self._total}] {elapsed // 60}:{elapsed % 60:02d}  {text}")
+        place = f" [{self._done}/{self._total}]" if self._total else ""
+        self._write(f"toolchain{place} {elapsed // 60}:{elapsed % 60:02d}  {text}")
 
     def run(
         self, command: Sequence[str], *, title: str, cwd: Path | None = None, env: Mapping[str, str]
