@@ -3,67 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
-from typing import Literal, Protocol
 
-from infra.catalog.load import engine_facts
 from infra.catalog.types import Accelerator, NodeShape
 from infra.errors import PlanError, Problem
 from infra.plan.architecture_types import Architecture
+from infra.plan.parallel_rank import Fits, Objective, Verdict, rank
 from infra.plan.parallel_sizes import Size, Wish, arrange, candidate_sizes, size_refusal, tiers
+from infra.plan.parallelism_reasons import choice_reasons, choice_warnings, served
 from infra.plan.parallelism_rules import (
     Refusal,
     expert_parallel_refusal,
     pipeline_parallel_refusals,
-    quantization_warning,
     tensor_parallel_refusals,
 )
-from infra.plan.tensor_group import LinkClass, TensorGroup, tensor_group
+from infra.plan.tensor_group import TensorGroup, tensor_group
 
-Objective = Literal["throughput", "latency"]
+__all__ = ["Alternative", "Fits", "Objective", "ParallelismChoice", "Rejected", "Verdict", "choose", "rank"]
 
 LARGEST_POD_COUNT = 16
 """Machines that one replica may span when the search says how many would do."""
-
-COMFORTABLE_TOKENS = 32_768
-"""Tokens of cache from which more GPUs a replica are not worth it: eight conversations of 4096 tokens. Then more replicas serve more."""
-
-# Shares of the ideal that a doubling leaves. They are judgement and only rank sizes that all fit: NVLink or xGMI before PCIe, tensor before pipeline inside
-# a link domain, pipeline before tensor over PCIe (as vLLM's guide advises), nothing over the network that need not be.
-TENSOR_DOUBLING: dict[LinkClass, float] = {
-    "link-domain": 0.85,
-    "pcie": 0.6,
-    "cross-socket": 0.5,
-    "network": 0.4,
-    "unknown": 0.7,
-    "none": 1.0,
-}
-PIPELINE_DOUBLING = 0.8
-NETWORK_STAGE = 0.85
-SECOND_NUMA_NODE = 0.9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What memory says of one size.
-
-    `concurrency`: requests of full length that it serves at once, and `tokens` of cache, as expected. `largest_max_model_len`: the longest context that starts for certain, 0
-    where none does. `reason`: one sentence with both numbers, used where it does not fit.
-    """
-
-    fits: bool
-    concurrency: float
-    largest_max_model_len: int
-    reason: str
-    tokens: float = 0
-
-
-class Fits(Protocol):
-    """Memory of one size of the model in question, on one device of the machine in question."""
-
-    def __call__(
-        self, tensor_parallel_size: int, pipeline_parallel_size: int, data_parallel_size: int, expert_parallel: bool, /
-    ) -> Verdict: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,14 +156,14 @@ def choose(
         concurrency=best_verdict.concurrency,
         score=best_rank[2] if objective == "throughput" else best_rank[0],
         group=group,
-        reasons=_reasons(architecture, shape, accelerator, best, best_verdict, group, objective, wish, ranked),
-        warnings=_warnings(architecture, shape, accelerator, best, group, wish, path),
+        reasons=choice_reasons(architecture, shape, accelerator, best, best_verdict, group, objective, wish, ranked),
+        warnings=choice_warnings(architecture, shape, accelerator, best, group, wish, path),
         alternatives=tuple(
             Alternative(
                 size=size,
                 concurrency=verdict.concurrency,
                 score=value[2] if objective == "throughput" else value[0],
-                reason=f"{size}: {_served(verdict)} on {size.gpus} GPU{'s' if size.gpus > 1 else ''}",
+                reason=f"{size}: {served(verdict)} on {size.gpus} GPU{'s' if size.gpus > 1 else ''}",
             )
             for value, size, verdict in ranked[1:]
         )
@@ -278,119 +236,6 @@ def _problem(path: str, field: str, refusal: Refusal, value: object) -> Problem:
     return Problem(
         path=f"{path}.{field}" if path else field, code=refusal.rule, message=f"{value} does not work: {refusal.message}"
     )
-
-
-def rank(
-    size: Size, verdict: Verdict, shape: NodeShape, accelerator: Accelerator, objective: Objective, max_num_seqs: int
-) -> tuple[float, ...]:
-    """What is compared, larger is better.
-
-    "throughput": first the sizes with a comfortable cache, among them the fewest GPUs, as vLLM's guide says it; then requests of full length a GPU, less
-    what splitting costs. "latency": how much faster a token comes by tensor parallel inside a link domain.
-    """
-    group = tensor_group(shape, accelerator, size.tensor_parallel_size, size.gpus_per_pod)
-    tensor = TENSOR_DOUBLING[group.link] ** log2(size.tensor_parallel_size) if size.tensor_parallel_size > 1 else 1.0
-    pipeline = PIPELINE_DOUBLING ** log2(size.pipeline_parallel_size) if size.pipeline_parallel_size > 1 else 1.0
-    pipeline *= NETWORK_STAGE if size.pods_per_replica > 1 else 1.0
-    numa = SECOND_NUMA_NODE if group.numa_nodes is not None and group.numa_nodes > 1 else 1.0
-    served = min(verdict.concurrency, max_num_seqs) * size.data_parallel_size
-    throughput = served / size.gpus * tensor * pipeline * numa
-    latency = (max(1.0, size.tensor_parallel_size * tensor) if group.link == "link-domain" else 1.0) * pipeline
-    if objective == "latency":
-        return latency, throughput
-    comfortable = verdict.tokens * size.data_parallel_size >= COMFORTABLE_TOKENS
-    return float(comfortable), float(-size.gpus) if comfortable else 0.0, throughput, latency
-
-
-def _served(verdict: Verdict) -> str:
-    return f"room for {verdict.concurrency:.1f} requests of full length at once"
-
-
-def _reasons(
-    architecture: Architecture,
-    shape: NodeShape,
-    accelerator: Accelerator,
-    size: Size,
-    verdict: Verdict,
-    group: TensorGroup,
-    objective: Objective,
-    wish: Wish,
-    ranked: list[tuple[tuple[float, ...], Size, Verdict]],
-) -> tuple[str, ...]:
-    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.id}: {_served(verdict)}"]
-    if wish.tensor_parallel_size is not None:
-        reasons.append(f"tensor parallel {wish.tensor_parallel_size} is given; vLLM accepts it for {architecture.name}")
-    elif len(ranked) > 1:
-        reasons.append(_why_first(ranked, objective))
-    reasons.append(group.explain(shape, accelerator))
-    if size.pods_per_replica > 1:
-        reasons.append(
-            f"{size.pods_per_replica} pods of {size.gpus_per_pod} GPUs: stages, not tensor-parallel ranks, exchange over the network"
-            if size.tensor_parallel_size <= shape.gpus
-            else f"{size.pods_per_replica} pods of {size.gpus_per_pod} GPUs: tensor parallel over machines as asked, RDMA is declared"
-        )
-    if size.expert_parallel:
-        reasons.append(
-            "expert parallel is given"
-            if wish.expert_parallel
-            else f"expert parallel, because the experts' width cannot be cut over {size.tensor_parallel_size} ranks"
-        )
-    return tuple(reasons)
-
-
-def _why_first(ranked: list[tuple[tuple[float, ...], Size, Verdict]], objective: Objective) -> str:
-    (first, size, _), (second, other, other_verdict) = ranked[0], ranked[1]
-    rival = f"{other} with {_served(other_verdict)} on {other.gpus} GPU{'s' if other.gpus > 1 else ''}"
-    if objective == "latency":
-        return f"better by time a token than {rival}"
-    if first[0] and size.gpus < other.gpus:
-        return f"the fewest GPUs with room for {COMFORTABLE_TOKENS:,} tokens; next is {rival}"
-    if first[0] and not second[0]:
-        return f"room for {COMFORTABLE_TOKENS:,} tokens, which {rival} has not"
-    return f"better by requests a GPU than {rival}"
-
-
-def _warnings(
-    architecture: Architecture, shape: NodeShape, accelerator: Accelerator, size: Size, group: TensorGroup, wish: Wish, path: str
-) -> tuple[Problem, ...]:
-    tensor = size.tensor_parallel_size
-    found: list[tuple[str, str]] = []
-    padded = quantization_warning(architecture, tensor, vendor=accelerator.vendor, quantization=wish.quantization)
-    if padded is not None and not size.expert_parallel:
-        found.append(("PaddedExperts", padded))
-    if tensor > 2 and group.link in ("pcie", "cross-socket"):
-        found.append(
-            (
-                "PcieTensorParallel",
-                f"{tensor} GPUs exchange over PCIe: vLLM turns its custom all-reduce off for more than 2 GPUs without NVLink or xGMI. "
-                f"pipelineParallelSize {tensor} with tensorParallelSize 1 is usually faster there",
-            )
-        )
-    if tensor > 1 and group.link == "cross-socket":
-        largest = max(shape.gpus_per_numa_node or (1,))
-        found.append(
-            ("CrossSocketTensorParallel", f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.id} holds {largest}")
-        )
-    if tensor > 1 and group.link == "unknown":
-        found.append(
-            (
-                "LinksUnknown",
-                f"{tensor} GPUs: the catalog does not know which of {shape.id} are linked; say it inline with linkDomains",
-            )
-        )
-    where = f"{path}.tensorParallelSize" if path else "tensorParallelSize"
-    warnings = [Problem(path=where, code=code, message=message) for code, message in found]
-    own = architecture.quantization
-    if own is not None and own.method not in engine_facts().quantization_methods:
-        warnings.append(
-            Problem(
-                path=f"{path}.model" if path else "model",
-                code="QuantizationNotBuiltIn",
-                message=f"{architecture.name} is quantised by {own.method}, which vLLM {engine_facts().version} does not bring itself: it needs a plugin, or a "
-                "checkpoint quantised in another way",
-            )
-        )
-    return tuple(warnings)
 
 
 def _nothing_fits(
