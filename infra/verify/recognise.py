@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from infra.units import format_cpu_list
-from infra.verify import amd_topo, kubelet_log, kubelet_state, lscpu, node_documents, numactl, nvidia_smi, nvidia_topo
+from infra.verify import amd_smi, kubelet_log, kubelet_state, lscpu, node_documents, numactl, nvidia_smi, nvidia_topo, rocm_smi
 from infra.verify.collective_log import CollectiveLog, CollectiveVerdict
 from infra.verify.finding import Finding
 from infra.verify.paste import unreadable
@@ -115,7 +115,7 @@ def _tool_of(text: str, lines: Sequence[str], index: int, current: str | None, o
     if "CCL" in text and (" INFO " in text or " WARN " in text or "CCL version" in text):
         return "collective"
     if "GPU" in text or "NIC" in text or "mlx" in text:
-        if amd_topo.is_rocm_title(text) or amd_topo.is_numa_line(text):
+        if rocm_smi.is_rocm_title(text) or rocm_smi.is_numa_line(text):
             return "rocm"
         if nvidia_topo.is_row(text):
             return "nvidia-topo"
@@ -130,11 +130,11 @@ def _tool_of(text: str, lines: Sequence[str], index: int, current: str | None, o
             return "nvidia-topo"
     if "Numa Nodes" in text:
         return "rocm"
-    if amd_topo.is_amd_smi_title(text):
+    if amd_smi.is_amd_smi_title(text):
         return "amd-smi"
     if _BDF_START.match(text):
         return "amd-smi"
-    if amd_topo.is_concise_head(text):
+    if rocm_smi.is_concise_head(text):
         return "rocm-concise"
     if "MIG " in text and nvidia_smi.is_list_line(text):
         return "nvidia-list"
@@ -181,9 +181,9 @@ _READERS: Mapping[str, Callable[[Sequence[Line]], list[Report]]] = {
     "nvidia-topo": nvidia_topo.read_nvidia_topologies,
     "nvidia-list": nvidia_smi.read_lists,
     "nvidia-query": nvidia_smi.read_queries,
-    "rocm": amd_topo.read_rocm_topologies,
-    "rocm-concise": amd_topo.read_rocm_concise,
-    "amd-smi": amd_topo.read_amd_smi_topologies,
+    "rocm": rocm_smi.read_rocm_topologies,
+    "rocm-concise": rocm_smi.read_rocm_concise,
+    "amd-smi": amd_smi.read_amd_smi_topologies,
     "numactl": numactl.read_numactl,
     "lscpu": _read_lscpu,
     "kubelet-log": _read_kubelet_log,
@@ -255,7 +255,7 @@ def _cut_document(decoder: json.JSONDecoder, text: str, begin: int, first_line: 
             except (ValueError, RecursionError):
                 break
             entries.append(entry)
-    report = amd_topo.read_amd_smi_json(entries, first_line, cut=True)
+    report = amd_smi.read_amd_smi_json(entries, first_line, cut=True)
     if report is None:
         raise unreadable(source, f"the JSON that starts in line {first_line} is cut or broken; copy the whole output.")
     return report
@@ -274,7 +274,7 @@ def _document_reports(document: Any, first_line: int, text: str, source: str) ->
             return lscpu.read_lscpu([(first_line, line) for line in lscpu.lscpu_json_lines(document)])
         if nodes := node_documents.node_labels(document):
             return [node_documents.read_node_labels(name, labels, first_line) for name, labels in nodes]
-    for reader in (amd_topo.read_amd_smi_json, amd_topo.read_rocm_json, node_documents.read_list_and_watch):
+    for reader in (amd_smi.read_amd_smi_json, rocm_smi.read_rocm_json, node_documents.read_list_and_watch):
         if (report := reader(document, first_line)) is not None:
             return [report]
     return None
