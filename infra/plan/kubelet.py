@@ -197,6 +197,8 @@ def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Probl
             hint = f" The split that works: {split}; leave reservedMemory out and the plan writes it."
         else:
             hint = f" {name} {works} admits all pods in every order."
+        if any(failure.proven_refusal for failure in failures) and len({pod.gpus for pod in question.pods}) > 1:
+            hint += " Or give models of different size pools of their own, whose taints keep the others off."
         return [replace(problem, message=problem.message + hint) for problem in problems]
     if any(failure.proven_refusal for failure in failures) and len(question.pods) > 1:
         return [

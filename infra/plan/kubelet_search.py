@@ -19,6 +19,7 @@ from infra.plan.placement import Load, NodeCapacity, Placement, TooManyLoads, de
 from infra.units import parse_bytes
 
 _FIRST_STATES = 40
+_MOST_STATES_IN_ALL = 5_000  # of all kinds of nodes that one candidate is tried on: about five seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +93,17 @@ def _prove_all(
             return refused(question, candidate, fields, load, outcome, words)
     states, any_bounded, share_cores = 0, False, set[str]()
     footprints: dict[str, set[Footprint]] = {pod.name: set() for pod in candidate.shapes}
+    never_refused = candidate.topology_policy in ("best-effort", "none") and candidate.memory_policy == "None"
     for kubelet, load, words in cases:
         residents = residents_of(candidate.shapes, load) + question.guaranteed_co_tenants
         bounded = _bounded(question, candidate, kubelet, residents)
-        never_refused = candidate.topology_policy in ("best-effort", "none") and candidate.memory_policy == "None"
-        outcome = prove(
-            kubelet, residents, numa, most_states=ENOUGH_STATES if bounded is not None or never_refused else question.most_states
-        )
+        if bounded is not None or never_refused:
+            most_states = ENOUGH_STATES // (1 if bounded is not None else 4)
+        else:
+            most_states = min(question.most_states, _MOST_STATES_IN_ALL - states)
+            if most_states <= 0:
+                return unproven(question, candidate, f"more than {_MOST_STATES_IN_ALL} states of {len(cases)} kinds of nodes")
+        outcome = prove(kubelet, residents, numa, most_states=most_states)
         if isinstance(outcome, Refusal):
             return refused(question, candidate, fields, load, outcome, words)
         if isinstance(outcome, Undecided):
