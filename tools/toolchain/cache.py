@@ -30,8 +30,7 @@ MARKER = "entry.json"
 def cache_root() -> Path:
     """$XDG_CACHE_HOME/numawise/toolchain, else ~/.cache/numawise/toolchain."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    home = os.environ.get("HOME", "") or tempfile.gettempdir()
-    root = Path(base) if base.startswith("/") else Path(home) / ".cache"
+    root = Path(base) if base.startswith("/") else Path("~/.cache").expanduser()
     return root / "numawise" / "toolchain"
 
 

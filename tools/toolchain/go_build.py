@@ -167,7 +167,7 @@ class GoBuilder:
         command = [str(self.go()), "mod", "download", "-json", self._required(part, module, item.package)]
         done = self._progress.run(command, title=f"fetching {item.package}", cwd=module, env=self._environ)
         if done.returncode != 0:
-            raise self._failure(part, done.stdout)
+            raise self._failure(part, _error_of_download(done.stdout))
         file = Path(json.loads(done.stdout)["Dir"]) / item.path
         if not file.is_file():
             raise ToolchainError(
@@ -211,3 +211,11 @@ class GoBuilder:
                 f"the compiler or linker was killed, most likely for memory (it needs about 3 GiB). Free some.{kept}",
             )
         return ToolchainError("BuildFailed", part.name, f"`go build` failed: {first}.{kept}")
+
+
+def _error_of_download(said: str) -> str:
+    """The error in what `go mod download -json` prints, else all of it."""
+    try:
+        return str(json.loads(said)["Error"])
+    except (ValueError, KeyError, TypeError):
+        return said

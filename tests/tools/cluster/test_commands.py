@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools.cluster import cluster as cluster_module
+from tools.cluster import host
 from tools.cluster.__main__ import main
 from tools.cluster.content import claim_manifests
 from tools.cluster.control_plane import certificate_requests, commands, kubeconfig
@@ -63,7 +64,7 @@ def test_a_claim_and_its_volume_name_each_other() -> None:
 def test_without_root_it_says_how_to_use_another_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster_module.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(host.os, "geteuid", lambda: 1000)
     assert main(["--state", str(tmp_path), "down"]) == 3
     said = capsys.readouterr().err
     assert "needs root" in said and "cluster of your own" in said and said.count("\n") == 1
@@ -72,7 +73,7 @@ def test_without_root_it_says_how_to_use_another_cluster(
 def test_another_system_than_linux_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster_module.platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(host.platform, "system", lambda: "Darwin")
     assert main(["--state", str(tmp_path), "down"]) == 3
     assert "needs Linux, this is Darwin" in capsys.readouterr().err
 
@@ -94,3 +95,15 @@ def test_commands_without_a_cluster_say_what_to_do(
     captured = capsys.readouterr()
     assert message in captured.err
     assert "Traceback" not in captured.err
+
+
+def test_the_inotify_limit_is_raised_only_where_it_is_too_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "max_user_instances"
+    monkeypatch.setattr(host, "INOTIFY_INSTANCES", limit)
+    said: list[str] = []
+    limit.write_text("128\n")
+    host.allow_watches(said.append)
+    assert limit.read_text() == "4096" and "from 128 to 4096" in said[0]
+    limit.write_text("65536\n")
+    host.allow_watches(said.append)
+    assert limit.read_text() == "65536\n" and len(said) == 1

@@ -172,6 +172,13 @@ def test_files_of_a_module_are_laid_over_and_copied_beside(world: World) -> None
         world.ensure('files = ["thing", "nothing"]', build=missing)
 
 
+def test_a_module_that_cannot_be_fetched_is_named_by_its_error(world: World) -> None:
+    world.fake_go(failure="example.com/thing@v1.2.3: dial tcp: no such host")
+    build = BUILD + '[[parts.thing.build.overlay]]\npackage = "example.com/thing"\npath = "schema.json"\n'
+    with pytest.raises(ToolchainError, match=r"cannot be fetched \(example\.com/thing@v1\.2\.3: dial tcp: no such host\)"):
+        world.ensure(build=build)
+
+
 FAKE_PIP = """#!/bin/sh
 while [ $# -gt 1 ]; do
   if [ "$1" = --target ]; then mkdir -p "$2/go/bin"; cp {go} "$2/go/bin/go"; fi

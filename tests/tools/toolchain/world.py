@@ -18,7 +18,9 @@ PROGRAM = "#!/bin/sh\necho thing 1.2.3\n"
 FAKE_GO = """#!/bin/sh
 case "$1" in
 env) echo "go{version}" ;;
-mod) printf '{{"Dir": "%s"}}' "{module}" ;;
+mod)
+  if [ -n "{failure}" ]; then printf '{{\n\t"Error": "%s"\n}}' "{failure}"; exit 1; fi
+  printf '{{"Dir": "%s"}}' "{module}" ;;
 build)
   if [ -n "{failure}" ]; then echo "{failure}" >&2; exit 1; fi
   echo "$PWD $CGO_ENABLED $GOFLAGS $GOPROXY $*" >> "{log}"
