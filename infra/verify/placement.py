@@ -73,7 +73,8 @@ def place(
     """Each pod with its slot, and a finding for each pod that fills none, or fills one wrongly.
 
     Slots of a node are taken one by one: two pods never fill the same one. GPU sets are compared by their count on each NUMA node, since equal
-    slots may be exchanged.
+    slots may be exchanged. A pod in another place that the plan proved for it takes a free slot of its node; without required anti-affinity it may be
+    there beyond them.
     """
     placed: list[PlacedPod] = []
     findings: list[Finding] = []
@@ -83,11 +84,16 @@ def place(
         held = _held(pool, model, pod, states.get(pod.node))
         match = next(((index, slot) for index, slot in slots if _fills(pool, held, slot)), None)
         wrong = _faults(pool, model, held)
+        # Slots show one order of starts and one choice of the scheduler; `places` are what any other may bring about.
+        proven = match is None and any(_fills(pool, held, place) for place in model.places)
+        if proven and slots:
+            match = slots[0]
+        welcome = match is not None or (proven and model.pod_anti_affinity != "required")
         if match is not None:
             slots.remove(match)
-        elif not wrong:
+        elif not wrong and not welcome:
             wrong.append(_no_slot(pool, model, held, [slot for _, slot in slots]))
-        placed.append(_with_slot(held, match[0] if match else None, ok=match is not None and not wrong))
+        placed.append(_with_slot(held, match[0] if match else None, ok=welcome and not wrong))
         findings += wrong
     return tuple(placed), tuple(findings)
 

@@ -119,3 +119,26 @@ def test_a_node_without_state_files_is_no_pass() -> None:
     placed, findings = place(pool(), model(), [pod("a")], {})
     assert not placed[0].ok
     assert findings
+
+
+PLACES = tuple(
+    Slot(numa_nodes=(numa,), gpus=gpus, cpu_count=32, cpus_example=(), memory_numa=(numa,))
+    for numa, gpus in ((0, (0, 1, 2, 3)), (1, (4, 5, 6, 7)))
+)
+
+
+def test_a_pod_in_another_proven_place_takes_the_free_slot_of_its_node() -> None:
+    plan = replace(model(PLACES[:1]), places=PLACES, pod_anti_affinity="required")
+    seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 1})
+    placed, findings = place(pool(), plan, [pod("a")], {"gpu-a": seen})
+    assert findings == () and [(p.slot, p.ok) for p in placed] == [(0, True)]
+    assert [f.code for f in place(pool(), replace(plan, places=PLACES[:1]), [pod("a")], {"gpu-a": seen})[1]] == ["NoSlot"]
+
+
+def test_the_scheduler_may_put_two_pods_on_a_node_where_nothing_keeps_them_apart() -> None:
+    seen = state({"a": NODE_0, "b": NODE_1}, {"a": {0: 4}, "b": {1: 4}}, {"a": 0, "b": 1})
+    for affinity, ok in (("none", True), ("preferred", True), ("required", False)):
+        plan = replace(model(PLACES[:1]), places=PLACES, pod_anti_affinity=affinity)
+        placed, findings = place(pool(), plan, [pod("a"), pod("b")], {"gpu-a": seen})
+        assert [p.ok for p in placed] == [True, ok]
+        assert (findings == ()) == ok
