@@ -5,54 +5,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tools.cluster import content, control_plane, nodes, processes
+from tools.cluster import content, control_plane, host, nodes, processes
 from tools.cluster.api import Api
-from tools.cluster.errors import ClusterError, InputError, MissingError
+from tools.cluster.errors import ClusterError, InputError
 from tools.cluster.layout import Layout
 from tools.cluster.machines import MachineSet, Node, read_machine_set
 
 PROGRAM_NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "simnode")
-INOTIFY_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-NEEDED_INOTIFY_INSTANCES = 4096
+GIVE_UP_RESTARTS = 6
 ANCHOR = "anchor"
 NODE_PREFIX = "node-"
-OWN_CLUSTER = "name a cluster of your own in the stack file instead (connection: {kubeconfig: ..., context: ...}) and leave the embedded one out"
-
-
-def refuse_unfit_machine() -> None:
-    """Raises MissingError where the embedded cluster cannot run."""
-    if platform.system() != "Linux":
-        raise MissingError(f"the embedded cluster needs Linux, this is {platform.system()}; {OWN_CLUSTER}")
-    if os.geteuid() != 0:
-        raise MissingError(
-            f"the embedded cluster needs root for its namespaces, this is user {os.geteuid()}; use sudo, or {OWN_CLUSTER}"
-        )
-    if shutil.which("nsenter") is None:
-        raise MissingError(f"the embedded cluster needs nsenter (package util-linux); install it, or {OWN_CLUSTER}")
-
-
-def allow_watches(say: Callable[[str], None]) -> None:
-    """Raises the kernel's limit of inotify instances where it is the usual 128: a kubelet takes about 15, and ends without them."""
-    limit = int(INOTIFY_INSTANCES.read_text())
-    if limit >= NEEDED_INOTIFY_INSTANCES:
-        return
-    try:
-        INOTIFY_INSTANCES.write_text(str(NEEDED_INOTIFY_INSTANCES))
-    except OSError as error:
-        raise MissingError(
-            f"{INOTIFY_INSTANCES} is {limit}, kubelets need {NEEDED_INOTIFY_INSTANCES}, and it cannot be written ({error.strerror}); "
-            f"run `sysctl fs.inotify.max_user_instances={NEEDED_INOTIFY_INSTANCES}` on the host"
-        ) from None
-    say(f"raised fs.inotify.max_user_instances from {limit} to {NEEDED_INOTIFY_INSTANCES} until this machine's next boot")
 
 
 @dataclass(frozen=True)
@@ -88,9 +59,9 @@ class Cluster:
 
     def up(self, document: Mapping[str, Any], machines: MachineSet, *, timeout_seconds: float) -> bool:
         """Brings everything up and waits until it is ready for use; whether anything had to be started. Raises ClusterError."""
-        refuse_unfit_machine()
+        host.refuse_unfit_machine()
         programs = dict(self.programs())
-        allow_watches(self.say)
+        host.allow_watches(self.say)
         layout = self.layout
         with self.locked():
             if processes.running(layout, ANCHOR) is None:
@@ -190,27 +161,44 @@ class Cluster:
 
     def wait_for_nodes(self, api: Api, wanted: Sequence[Node], timeout_seconds: float) -> None:
         for node in wanted:
-            problem: list[str | None] = ["not looked at yet"]
+            self.wait_for_node(api, node, timeout_seconds)
 
-            def usable(node: Node = node, problem: list[str | None] = problem) -> bool:
-                try:
-                    if api.get(f"/api/v1/nodes/{node.name}") is not None:
-                        content.label_node(api, node)
-                    problem[0] = content.node_problem(api, node)
-                except (OSError, ClusterError) as error:
-                    problem[0] = str(error)
-                return problem[0] is None
+    def wait_for_node(self, api: Api, node: Node, timeout_seconds: float) -> None:
+        """Waits until a node is ready for use; fails early when its kubelet ends again and again."""
+        problem: str | None = None
+        process = NODE_PREFIX + node.name
 
-            alive = lambda node=node: processes.running(self.layout, NODE_PREFIX + node.name) is not None  # noqa: E731
-            processes.wait_until(
-                lambda usable=usable, alive=alive: usable() or not alive(), seconds=timeout_seconds, every_seconds=0.2
+        def usable() -> bool:
+            nonlocal problem
+            try:
+                if api.get(f"/api/v1/nodes/{node.name}") is not None:
+                    content.label_node(api, node)
+                problem = content.node_problem(api, node)
+            except (OSError, ClusterError) as error:
+                problem = str(error)
+            return problem is None
+
+        def over() -> bool:
+            return (
+                usable() or processes.running(self.layout, process) is None or self.kubelet_restarts(node.name) >= GIVE_UP_RESTARTS
             )
-            if not alive():
-                raise ClusterError(f"node {node.name} has ended; {processes.last_words(self.layout.log(NODE_PREFIX + node.name))}")
-            if problem[0] is not None:
-                raise ClusterError(
-                    f"node {node.name} is not ready after {timeout_seconds:.0f} s: {problem[0]}; {self.kubelet_words(node.name)}"
-                )
+
+        began = time.monotonic()
+        processes.wait_until(over, seconds=timeout_seconds, every_seconds=0.4)
+        if processes.running(self.layout, process) is None:
+            raise ClusterError(f"node {node.name} has ended; {processes.last_words(self.layout.log(process))}")
+        if problem is not None:
+            raise ClusterError(
+                f"node {node.name} is not ready after {time.monotonic() - began:.0f} s: {problem}; {self.kubelet_words(node.name)}"
+            )
+
+    def kubelet_restarts(self, name: str) -> int:
+        """How often a node's kubelet has ended by itself since it was last started on purpose."""
+        try:
+            shown = self.control(name, "show")
+        except ClusterError:
+            return 0
+        return next((int(line.removeprefix("NRestarts=")) for line in shown.splitlines() if line.startswith("NRestarts=")), 0)
 
     def kubelet_words(self, name: str) -> str:
         """Why a kubelet does not run, if it said so; else the end of its log."""
@@ -231,7 +219,7 @@ class Cluster:
 
     def down(self, *, wipe: bool = False) -> int:
         """Ends every process of this state folder; how many ran. With `wipe` the folder's content goes too."""
-        refuse_unfit_machine()
+        host.refuse_unfit_machine()
         if not self.layout.root.is_dir():
             return 0
         with self.locked():
@@ -254,7 +242,7 @@ class Cluster:
         processes.stop(layout, [ANCHOR])
         left = processes.strays(layout)
         processes.end(left)
-        remove_control_groups(layout)
+        host.remove_control_groups(layout)
         return count + len(left)
 
     def running_anchor(self) -> processes.Record:
@@ -265,7 +253,7 @@ class Cluster:
 
     def enter(self, command: Sequence[str]) -> NoReturn:
         """Becomes a command inside the cluster's network namespace, with KUBECONFIG set."""
-        refuse_unfit_machine()
+        host.refuse_unfit_machine()
         anchor = self.running_anchor()
         environment = os.environ | {"KUBECONFIG": str(self.layout.kubeconfig)}
         os.execvpe("nsenter", ["nsenter", f"--net=/proc/{anchor.pid}/ns/net", "--", *command], environment)
@@ -282,7 +270,7 @@ class Cluster:
         outer = processes.running(self.layout, NODE_PREFIX + name)
         if outer is None:
             raise ClusterError(f"node {name} is off; `python -m tools.cluster node reboot {name}` starts it")
-        inner = init_of(outer.pid)
+        inner = host.init_of(outer.pid)
         if inner is None:
             raise ClusterError(f"node {name} has not started yet; {processes.last_words(self.layout.log(NODE_PREFIX + name))}")
         asked = subprocess.run(
@@ -343,22 +331,3 @@ class Cluster:
                 found[node.name] = str(error)
         healthy = bool(found) and not any([*parts.values(), *found.values()])
         return {"healthy": healthy, "kubeconfig": str(self.layout.kubeconfig), "processes": parts, "nodes": found}
-
-
-def init_of(pid: int) -> int | None:
-    """The first process of a node: the only child of the process that holds it, whichever thread of that made it."""
-    children: list[str] = []
-    with suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            children += (thread / "children").read_text().split()
-    return int(children[0]) if children else None
-
-
-def remove_control_groups(layout: Layout) -> None:
-    """Control groups of nodes that were killed; those of a running node are not empty and stay."""
-    pattern = layout.control_group("*")
-    for top in [Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/")]:
-        for group in top.glob(pattern):
-            for folder, _, _ in os.walk(group, topdown=False):
-                with suppress(OSError):
-                    Path(folder).rmdir()
