@@ -28,6 +28,8 @@ def layout(tmp_path: Path) -> Iterator[Layout]:
 def program(layout: Layout, name: str = "simnode") -> str:
     """A long-running program that has a name of ours and the state folder in its command line."""
     path = layout.root.parent / name
+    if path.exists():  # a shell reads its script as it goes: a running one is not to be written again
+        return str(path)
     path.write_text("#!/bin/sh\nwhile true; do sleep 0.1; done\n")
     path.chmod(0o755)
     return str(path)
