@@ -44,6 +44,10 @@ def label_commands(plan: ClusterPlan) -> str:
     """What to run by hand where the objects are applied without Pulumi."""
     lines = ["# Node labels are patches of nodes that are not ours. Applying the rendered objects by hand, run these first:"]
     for pool in plan.node_pools:
+        if not pool.node_names_given and not pool.node_selector:
+            lines.append(
+                f"# Pool {pool.name} is planned by count alone ({len(pool.nodes)} nodes): each of its nodes needs {POOL}={pool.name}"
+            )
         for patch in node_labels(pool):
             pairs = " ".join(shlex.quote(f"{key}={value}") for key, value in sorted(patch.labels.items()))
             lines.append(f"kubectl label node {patch.node} --overwrite {pairs}")

@@ -127,7 +127,16 @@ def test_kubectl_finds_nothing_but_objects_in_the_folder(tmp_path: Path) -> None
 
 def test_nodes_planned_by_count_alone_have_no_label_command() -> None:
     plan = cluster_plan(node_pools=(pool_plan("h100", node_names_given=False),), models=())
-    assert "kubectl" not in rendered_files(plan)["node-labels.txt"].split("\n", 1)[1]
+    lines = rendered_files(plan)["node-labels.txt"].splitlines()
+    assert not [line for line in lines if line.startswith("kubectl")]
+
+
+def test_a_pool_without_names_and_selector_says_which_label_its_nodes_need() -> None:
+    plan = cluster_plan(node_pools=(pool_plan("h100", node_names_given=False, node_selector={}),), models=())
+    assert (
+        "# Pool h100 is planned by count alone (2 nodes): each of its nodes needs numawise.dev/pool=h100"
+        in rendered_files(plan)["node-labels.txt"]
+    )
 
 
 def test_the_kubelet_drop_in_is_one_that_the_kubelet_reads() -> None:
