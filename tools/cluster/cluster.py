@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -201,16 +202,10 @@ class Cluster:
         return next((int(line.removeprefix("NRestarts=")) for line in shown.splitlines() if line.startswith("NRestarts=")), 0)
 
     def kubelet_words(self, name: str) -> str:
-        """Why a kubelet does not run, if it said so; else the end of its log."""
+        """Why a node's kubelet ended, in its own words; else the end of its log."""
         log = self.layout.node_log(name)
-        try:
-            lines = log.read_text(errors="replace").splitlines()[-4000:]
-        except OSError:
-            return f"(no log at {log})"
-        failures = [line for line in lines if "command failed" in line or "Failed to run kubelet" in line or line.startswith("E")]
-        fatal = [line for line in failures if not line.startswith("E") or "command failed" in line or "Failed to run" in line]
-        chosen = fatal[-1:] or failures[-3:]
-        return f"{log} says: " + " | ".join(line[:600] for line in chosen) if chosen else processes.last_words(log)
+        words = why_ended(log.read_text(errors="replace")) if log.exists() else []
+        return f"{log} says: " + " | ".join(words) if words else processes.last_words(log)
 
     def wait_for_claims(self, api: Api, machines: MachineSet, timeout_seconds: float) -> None:
         if not processes.wait_until(lambda: content.unbound_claim(api, machines) is None, seconds=timeout_seconds):
@@ -331,3 +326,10 @@ class Cluster:
                 found[node.name] = str(error)
         healthy = bool(found) and not any([*parts.values(), *found.values()])
         return {"healthy": healthy, "kubeconfig": str(self.layout.kubeconfig), "processes": parts, "nodes": found}
+
+
+def why_ended(kubelet_log: str) -> list[str]:
+    """The line with which a kubelet last ended; else its last three errors, which may be harmless ones."""
+    errors = [line[:600] for line in kubelet_log.splitlines() if re.match(r"[EF]\d{4} ", line)]
+    fatal = [line for line in errors if '"command failed"' in line or re.search(r'"Failed to (start|run|initialize) ', line)]
+    return fatal[-1:] or errors[-3:]

@@ -107,3 +107,19 @@ def test_the_inotify_limit_is_raised_only_where_it_is_too_low(tmp_path: Path, mo
     limit.write_text("65536\n")
     host.allow_watches(said.append)
     assert limit.read_text() == "65536\n" and len(said) == 1
+
+
+def test_the_last_reason_of_a_kubelet_counts_and_not_its_harmless_errors() -> None:
+    log = "\n".join(
+        [
+            'E1129 22:08:26.435633     544 run.go:72] "command failed" err="an older reason"',
+            'I1129 22:18:08.000000     125 server.go:545] "Kubelet version" kubeletVersion="v1.37.2"',
+            'E1129 22:18:08.134560     125 server.go:1332] "Failed to set rlimit on max file handles"',
+            'E1129 22:18:08.167505     125 kubelet.go:1850] "Failed to start ContainerManager" err="the expected machine state is different"',
+            'E1129 22:18:09.134560     126 server.go:1332] "Failed to set rlimit on max file handles"',
+        ]
+    )
+    (reason,) = cluster_module.why_ended(log)
+    assert "the expected machine state is different" in reason
+    assert len(cluster_module.why_ended(log.splitlines()[2])) == 1
+    assert cluster_module.why_ended("") == []
