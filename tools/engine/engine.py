@@ -96,7 +96,8 @@ class Engine:
         self._pulumi("stack", "select", self.workspace.stack, quiet=True)
         environment = {**self.environment, "KUBECONFIG": str(self.workspace.kubeconfig)}
         shell = environment.get("SHELL") or shutil.which("bash") or "/bin/sh"
-        _say(f"stack {self.workspace.stack}, state in {self.workspace.state}; leave with `exit`")
+        without = "" if self.workspace.kubeconfig.exists() else "; the embedded cluster is not up"
+        _say(f"stack {self.workspace.stack}, state in {self.workspace.state}{without}; leave with `exit`")
         return run_to_its_end([shell], cwd=CHECKOUT, env=environment, stdin=None)
 
     def outputs(self) -> dict[str, object]:
