@@ -19,7 +19,7 @@ from infra.plan.placement import Load, NodeCapacity, Placement, TooManyLoads, de
 from infra.units import parse_bytes
 
 _FIRST_STATES = 40
-_MOST_STATES_IN_ALL = 5_000  # of all kinds of nodes that one candidate is tried on: about five seconds
+_MOST_STATES_IN_ALL = 3_000  # of all kinds of nodes that one candidate is tried on: seconds
 
 
 @dataclass(frozen=True, kw_only=True)

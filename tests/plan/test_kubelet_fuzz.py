@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from infra.errors import PlanError
 from infra.kubelet import simulate_case
 from infra.plan.kubelet_fields import KINDS
 from infra.plan.kubelet_machine import devices_of, machine_of
+from infra.plan.placement import PodShape
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 
 quantities = st.sampled_from(
@@ -125,6 +127,17 @@ pods = st.sampled_from(
 )
 @example(section={"maxPods": 0}, planned=(pod_shape(),), version="1.37")
 def test_a_mutated_kubelet_section_gives_a_plan_that_works_or_errors_with_paths(section, planned, version):
+    plan_or_errors(section, planned, version)
+
+
+@pytest.mark.soak
+@settings(max_examples=4000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(section=sections(), planned=pods, version=st.sampled_from(["1.37", "1.36", "1.35", "1.34", "1.33"]))
+def test_thousands_of_mutated_kubelet_sections(section, planned, version):
+    plan_or_errors(section, planned, version)
+
+
+def plan_or_errors(section: dict[str, Any], planned: tuple[PodShape, ...], version: str) -> None:
     shape = node_shape()
     try:
         decision = decide(shape, *planned, kubelet=section, nodes=2, kubernetes_version=version)
@@ -135,7 +148,7 @@ def test_a_mutated_kubelet_section_gives_a_plan_that_works_or_errors_with_paths(
             assert problem.message and problem.code
         return
     for name, value in section.items():
-        if value not in (None, {}, []) and name not in ("kind", "apiVersion", "reservedMemory") and not isinstance(value, dict):
+        if value not in (None, "", {}, []) and name not in ("kind", "apiVersion", "reservedMemory") and not isinstance(value, dict):
             assert decision.kubelet[name] == value
     case = {
         "id": "x",

@@ -164,12 +164,26 @@ def test_the_condition_on_counts_holds_for_equal_pods_and_not_for_mixed_sizes():
 pods = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(0, 2), st.sampled_from(["1Gi", "7Gi", "9Gi", "20Gi"]))
 
 
-@pytest.mark.parametrize("seed_group", range(4))
+POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(kinds=st.lists(pods, min_size=1, max_size=2), data=st.data())
-def test_counting_by_numa_node_decides_as_exact_states_do(seed_group, kinds, data):
-    """Four topology policies, with and without whole cores, pinned memory, distribution and pod scope."""
-    policy = ("single-numa-node", "restricted", "best-effort", "none")[seed_group]
+def test_counting_by_numa_node_decides_as_exact_states_do(policy, kinds, data):
+    compare_with_exact_states(policy, kinds, data)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=1500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(kinds=st.lists(pods, min_size=1, max_size=3), data=st.data())
+def test_thousands_of_mixtures_against_exact_states(policy, kinds, data):
+    compare_with_exact_states(policy, kinds, data)
+
+
+def compare_with_exact_states(policy: str, kinds: list[tuple[int, int, int, str]], data: st.DataObject) -> None:
+    """With and without whole cores, pinned memory, distribution and pod scope."""
     options = {name: "true" for name in ("full-pcpus-only", "distribute-cpus-across-numa") if data.draw(st.booleans(), label=name)}
     fields: dict[str, Any] = {
         "topologyManagerPolicy": policy,
