@@ -143,8 +143,8 @@ def _compare_links(
         )
     if unread:
         unseen.append(f"{unread} links cannot be read")
-    if not (lost or fewer or extra) and (inside or not unread):
-        compared.append("the links")
+    if not (lost or fewer or extra):
+        compared.append("the links" if not unread else "the links that can be read")
 
 
 def _compare_numa(matrix: Report, shape: NodeShape, found: list[Difference], compared: list[str], unseen: list[str]) -> str | None:

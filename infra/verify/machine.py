@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from infra.units import parse_cpu_list
+from infra.verify.finding import Finding
 from infra.verify.links import GpuSet, best_sets
 from infra.verify.report import Report
 
@@ -155,6 +156,22 @@ def _is_one_span(numa: Sequence[int | str | None]) -> bool:
     return len({*numa}) == 1 and isinstance(numa[0], str) and numa[0] != "N/A"
 
 
+def index_order(report: Report) -> Finding | None:
+    """Tells where GPU indices do not follow NUMA nodes: the first half of the GPUs is then no NUMA half."""
+    if report.links is None:
+        return None
+    nodes = [report.links.numa.get(gpu) for gpu in report.links.gpus]
+    known = [node for node in nodes if isinstance(node, int)]
+    if len(known) < len(nodes) or known == sorted(known):
+        return None
+    return Finding(
+        code="GpuOrderIsNotNumaOrder",
+        severity="info",
+        message=f"GPU indices do not follow NUMA nodes: by index they are on nodes {', '.join(map(str, known))}.",
+        remedy="Bind ranks by each GPU's own node, not by halves.",
+    )
+
+
 def document(machine: Machine) -> dict[str, Any]:
     """The machine's JSON document: the main output's fields, those of the others beside them, and the best GPU sets."""
     main = machine.main
@@ -179,7 +196,9 @@ def document(machine: Machine) -> dict[str, Any]:
     out["notes"] = [
         note if len(machine.reports) == 1 else f"{report.kind}: {note}" for report in machine.reports for note in report.notes
     ]
+    order = index_order(main) if main.kind in MATRIX_KINDS else None
     out["findings"] = [finding.as_json() for report in machine.reports for finding in report.findings]
+    out["findings"] += [order.as_json()] if order is not None else []
     return out
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from infra.units import format_cpu_list, parse_cpu_list
 from infra.verify.links import FABRIC_CLASS, GpuSet
-from infra.verify.machine import Machine, is_flat_view, sets_of
+from infra.verify.machine import Machine, index_order, is_flat_view, sets_of
 from infra.verify.report import Report
 
 
@@ -26,6 +26,8 @@ def machine_text(machine: Machine) -> str:
     blocks += [list(_plain(report)) for report in machine.reports if id(report) not in shown and report.kind != "lscpu"]
     remarks = [f"note: {note}" for report in machine.reports for note in report.notes]
     remarks += [f"{finding.severity}: {finding.sentence}" for report in machine.reports for finding in report.findings]
+    if matrix is not None and (order := index_order(matrix)) is not None:
+        remarks.append(f"{order.severity}: {order.sentence}")
     blocks.append(remarks)
     return "\n\n".join("\n".join(block) for block in blocks if block)
 

@@ -57,3 +57,13 @@ def test_fewer_nvlinks_on_one_pair_are_a_finding():
     (finding,) = found["findings"]
     assert finding["code"] == "UnevenNvLinks"
     assert "GPUs 2-3 have 10 NVLinks where others have 12" in finding["message"]
+
+
+def test_gpu_indices_that_do_not_follow_numa_nodes_are_told():
+    def codes(name: str) -> set[str]:
+        return {finding["code"] for finding in document(read_machine([str(FIXTURES / name)]))["findings"]}
+
+    assert "GpuOrderIsNotNumaOrder" in codes("nv07-dgx-a100-nps4-10nic.txt")
+    assert "GpuOrderIsNotNumaOrder" in codes("amd09-mi250x-8gcd-showtopo.txt")
+    assert "GpuOrderIsNotNumaOrder" not in codes("nv37-dgx2-16xNV6.txt")
+    assert "GpuOrderIsNotNumaOrder" not in codes("nv01-2xNV2-numa-na.txt")
