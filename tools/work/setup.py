@@ -40,12 +40,11 @@ def ensure(checkout):
         fcntl.flock(lock, fcntl.LOCK_EX)
         environment = checkout / ".venv"
         python = environment / "bin" / "python"
-        wanted = wanted_stamp(checkout)
         stamp = environment / STAMP
-        healthy = _healthy(python, environment)
-        if healthy and stamp.is_file() and stamp.read_text(encoding="utf-8").strip() == wanted:
+        version = _version(python, environment)
+        if version and stamp.is_file() and stamp.read_text(encoding="utf-8").strip() == wanted_stamp(checkout, version):
             return
-        if not healthy:
+        if not version:
             if environment.exists():
                 print("setup: .venv is of another Python or place; making it anew", file=sys.stderr)
                 shutil.rmtree(environment)
@@ -54,25 +53,28 @@ def ensure(checkout):
             stamp.unlink()
         print("setup: installing the packages of requirements-dev.txt into .venv", file=sys.stderr)
         _install(checkout, python)
-        stamp.write_text(wanted + "\n", encoding="utf-8")
+        stamp.write_text(wanted_stamp(checkout, _version(python, environment)) + "\n", encoding="utf-8")
 
 
-def wanted_stamp(checkout):
-    """A hash of all requirements files and of this Python's version."""
-    digest = hashlib.sha256(sys.version.encode())
+def wanted_stamp(checkout, version):
+    """A hash of all requirements files and of the environment's Python version."""
+    digest = hashlib.sha256(version.encode())
     for file in sorted(checkout.glob("requirements*.txt")):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 
 
-def _healthy(python, environment):
+def _version(python, environment):
+    """`3.11` of a working environment at this place; the empty string for any other."""
+    probe = "import sys; print(sys.prefix); print('%d.%d' % sys.version_info[:2])"
     try:
-        probe = "import sys; print(sys.prefix); print('%d.%d' % sys.version_info[:2])"
         done = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    said = done.stdout.split("\n")
-    return done.returncode == 0 and Path(said[0]) == environment and tuple(map(int, said[1].split("."))) >= MINIMUM
+        return ""
+    said = done.stdout.splitlines()
+    if done.returncode != 0 or len(said) != 2 or Path(said[0]) != environment:
+        return ""
+    return said[1] if tuple(map(int, said[1].split("."))) >= MINIMUM else ""
 
 
 def _make(environment):
