@@ -13,7 +13,8 @@ from infra.kubelet.configuration import FIELDS, Configuration, load
 from infra.kubelet.cpu_topology import cpu_list
 from infra.kubelet.flags import field_flag, field_flags
 from infra.kubelet.machine import Device, Machine
-from infra.kubelet.node import EVICTION_SIGNALS, Node, start_node
+from infra.kubelet.node import Node, start_node
+from infra.kubelet.reservation import EVICTION_SIGNALS
 from infra.kubelet.topology_manager import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
 
 # The kubelet merges about three million combinations of hints a second (v1.37.2, one core of a current server).

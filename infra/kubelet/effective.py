@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from infra.errors import did_you_mean
-from infra.kubelet.configuration import DEFAULT_EVICTION_HARD, FIELDS, load
+from infra.kubelet.configuration import FIELDS, load
 from infra.kubelet.faults import KubeletRefuses
 from infra.kubelet.flags import OTHER_FLAGS, FieldFlag, field_flag, field_flags
 from infra.kubelet.quantity import parse_json_quantity
@@ -213,8 +213,3 @@ def _set(document: dict[str, Any], flag: FieldFlag, texts: list[str]) -> None:
     if flag.field == "featureGates":
         value = {**(target.get(last) or {}), **value}
     target[last] = value
-
-
-def default_eviction_hard() -> dict[str, str]:
-    """The thresholds that hold where the base file gives none."""
-    return dict(DEFAULT_EVICTION_HARD)

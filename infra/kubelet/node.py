@@ -7,7 +7,6 @@ cpumanager, memorymanager, nodeAllocatable. It stops at the first that fails.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +19,18 @@ from infra.kubelet.device_manager import DeviceManager
 from infra.kubelet.faults import AllocationError, KubeletHangs, KubeletRefuses
 from infra.kubelet.hints import mask_space, positions
 from infra.kubelet.machine import Device, Machine
-from infra.kubelet.memory_manager import StaticMemoryManager, hugepages_name
+from infra.kubelet.memory_manager import StaticMemoryManager
 from infra.kubelet.node_fit import NodeAllocatable, is_extended_resource
-from infra.kubelet.quantity import NANO, format_quantity, parse_quantity, round_up
+from infra.kubelet.quantity import NANO, round_up
+from infra.kubelet.reservation import (
+    allocatable_of,
+    amount_text,
+    capacity_of,
+    eviction_memory,
+    reservation_of,
+    reserved_resources,
+    whole_units,
+)
 from infra.kubelet.topology_manager import DEFAULT_MAX_NUMA_NODES, NONE, SINGLE_NUMA_NODE, TopologyPolicy, topology_policy
 from infra.kubelet.validation import parse_cpu_set, validation_errors
 from infra.kubelet.versions import cpu_option_gate, topology_option_gate
@@ -34,13 +42,7 @@ _EXCLUSIVE_OPTIONS = (
     ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"),
     ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
 )
-EVICTION_SIGNALS = (
-    *("memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available"),
-    *("imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available"),
-)
-_RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
-_PERCENTAGE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def start_node(
     if errors:
         raise KubeletRefuses("validate", tuple(errors))
     specific_cpus = _reserved_system_cpus(machine, configuration)
-    capacity = _capacity(machine)
+    capacity = capacity_of(machine)
     kube, system = dict(configuration["kubeReserved"] or {}), dict(configuration["systemReserved"] or {})
     if specific_cpus:
         # reservedSystemCPUs takes the place of both CPU reservations.
@@ -93,7 +95,7 @@ def start_node(
     cpus = _cpu_manager(machine, configuration, reservation, specific_cpus, pod_level_managers=managers)
     memory = _memory_manager(machine, configuration, reservation, pod_level_managers=managers)
     over = [
-        f"{name}: the reservation of {_text(name, amount)} is larger than the capacity of {_text(name, capacity[name])}"
+        f"{name}: the reservation of {amount_text(name, amount)} is larger than the capacity of {amount_text(name, capacity[name])}"
         for name, amount in reservation.items()
         if amount > capacity[name]
     ]
@@ -109,12 +111,12 @@ def start_node(
         configuration=configuration,
         numa_ids=numa_ids,
         capacity={
-            **{name: _units(name, amount) for name, amount in capacity.items()},
+            **{name: whole_units(name, amount) for name, amount in capacity.items()},
             **{name: count for name, (count, _) in device_manager.capacity().items()},
             "pods": pods,
         },
-        allocatable=_allocatable(capacity, reservation, device_manager, pods),
-        reservation={name: _units(name, amount) for name, amount in reservation.items()},
+        allocatable=allocatable_of(capacity, reservation, device_manager, pods),
+        reservation={name: whole_units(name, amount) for name, amount in reservation.items()},
         policy=policy,
         devices=device_manager,
         cpus=cpus,
@@ -129,100 +131,6 @@ def _space(machine: Machine) -> Any:
         return mask_space(len(machine.numa_nodes))
     except KubeletHangs as hang:
         raise KubeletRefuses("topologymanager", (str(hang),)) from None
-
-
-# Capacity and reservations, in units of 10^-9
-def _capacity(machine: Machine) -> dict[str, int]:
-    capacity = {"cpu": machine.cpu_count * NANO, "memory": machine.memory_capacity_bytes * NANO}
-    for size_bytes, count in machine.hugepage_totals:
-        capacity[hugepages_name(size_bytes)] = size_bytes * count * NANO
-    return capacity
-
-
-def reserved_resources(reserved: Mapping[str, str], stage: str) -> dict[str, int]:
-    """kubeReserved or systemReserved in units of 10^-9; CPUs to the nearest thousandth as the kubelet rounds them."""
-    amounts: dict[str, int] = {}
-    for name, text in reserved.items():
-        if name not in _RESERVABLE:
-            raise KubeletRefuses(
-                stage, (f"{stage}.{name}: only {', '.join(_RESERVABLE)} can be reserved.{did_you_mean(name, _RESERVABLE)}",)
-            )
-        try:
-            nano = parse_quantity(text).nano
-        except ValueError as error:
-            raise KubeletRefuses(
-                stage, (f"{stage}.{name}: {text!r} is no quantity ({error}); write it like 500m or 1Gi",)
-            ) from None
-        if nano < 0:
-            raise KubeletRefuses(stage, (f"{stage}.{name}: {text} must not be negative",))
-        amounts[name] = (round_up(nano, 1000) + 500) // 1000 * 10**6 if name == "cpu" else nano
-    return amounts
-
-
-def eviction_memory(eviction_hard: Mapping[str, str], capacity_nano: int) -> int:
-    """What the hard eviction threshold keeps of memory, in units of 10^-9 bytes; a percentage is a float32 of the capacity."""
-    kept = 0
-    for signal, text in eviction_hard.items():
-        problem = None
-        share: float | None = None
-        nano = 0
-        if signal not in EVICTION_SIGNALS:
-            problem = f"is no eviction signal.{did_you_mean(signal, EVICTION_SIGNALS)}"
-        elif text in ("0%", "100%"):
-            continue
-        elif text.endswith("%"):
-            if not _PERCENTAGE.fullmatch(text):
-                problem = f"{text!r} is no percentage; write it like 5%"
-            else:
-                share = _float32(_float32(float(text.rstrip("%"))) / 100)
-                if not 0 <= share <= 1:
-                    problem = f"{text} must be between 0% and 100%"
-        else:
-            try:
-                nano = parse_quantity(text).nano
-            except ValueError:
-                problem = f"{text!r} is neither a quantity like 100Mi nor a percentage"
-            else:
-                if nano <= 0:
-                    problem = f"{text} must be positive; to switch the threshold off write 0%"
-        if problem:
-            raise KubeletRefuses("evictionHard", (f"evictionHard.{signal}: {problem}",))
-        if signal == "memory.available":
-            kept = int(float(capacity_nano // NANO) * share) * NANO if share is not None else nano
-    return kept
-
-
-def _float32(value: float) -> float:
-    try:
-        return struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return float("inf")
-
-
-def reservation_of(
-    capacity: Mapping[str, int], kube: Mapping[str, int], system: Mapping[str, int], eviction: int
-) -> dict[str, int]:
-    """GetNodeAllocatableReservation: kubeReserved + systemReserved + hard eviction, per resource that the machine has."""
-    total = {name: kube.get(name, 0) + system.get(name, 0) + (eviction if name == "memory" else 0) for name in capacity}
-    return {name: amount for name, amount in total.items() if amount}
-
-
-def _allocatable(capacity: Mapping[str, int], reservation: Mapping[str, int], devices: DeviceManager, pods: int) -> NodeAllocatable:
-    left = {name: max(0, amount - reservation.get(name, 0)) for name, amount in capacity.items()}
-    for name, amount in capacity.items():
-        if name.startswith("hugepages-"):
-            left["memory"] = max(0, left["memory"] - amount)
-    amounts = {name: _units(name, amount) for name, amount in left.items()}
-    amounts.update((name, healthy) for name, (_, healthy) in devices.capacity().items())
-    return NodeAllocatable(pods=pods, amounts=amounts)
-
-
-def _units(name: str, nano: int) -> int:
-    return round_up(nano, 10**6 if name == "cpu" else NANO)
-
-
-def _text(name: str, nano: int) -> str:
-    return format_quantity(nano, binary=name != "cpu")
 
 
 # Managers
@@ -409,7 +317,7 @@ def _memory_manager(
                     stage,
                     (
                         f"reservedMemory[{index}].limits.{name}: the kubelet cannot take this number as whole bytes; "
-                        f"write {_text(name, quantity.value * NANO)}, or {quantity.value}",
+                        f"write {amount_text(name, quantity.value * NANO)}, or {quantity.value}",
                     ),
                 )
     if not any(amounts.get("memory") for amounts in reserved.values()):
@@ -433,7 +341,7 @@ def _mismatch(configuration: Configuration, name: str, given: int, needed: int) 
     if threshold and name == "memory":
         parts.append(f"evictionHard {threshold}")
     return (
-        f'reservedMemory: the total amount "{_text(name, given)}" of type "{name}" is not equal to the value '
-        f'"{_text(name, needed)}" determined by Node Allocatable feature; '
-        f"it must be {_text(name, needed)} = {' + '.join(parts) or 'no reservation at all'}"
+        f'reservedMemory: the total amount "{amount_text(name, given)}" of type "{name}" is not equal to the value '
+        f'"{amount_text(name, needed)}" determined by Node Allocatable feature; '
+        f"it must be {amount_text(name, needed)} = {' + '.join(parts) or 'no reservation at all'}"
     )

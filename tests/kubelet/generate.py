@@ -10,6 +10,10 @@ import copy
 import random
 from typing import Any
 
+from infra.kubelet.configuration import FIELDS
+from infra.kubelet.quantity import parse_json_quantity
+from infra.kubelet.reservation import eviction_memory, reserved_resources
+
 GIB, MIB = 2**30, 2**20
 GPU, NIC, FPGA = "nvidia.com/gpu", "rdma/hca", "example.com/fpga"
 Case = dict[str, Any]
@@ -179,8 +183,6 @@ def _kubelet(rng: random.Random, machine: dict[str, Any], *, odd: bool) -> dict[
 
 
 def _reserved_memory(rng: random.Random, machine: dict[str, Any], kubelet: dict[str, Any]) -> list[dict[str, Any]]:
-    from infra.kubelet.node import eviction_memory, reserved_resources
-
     capacity = machine.get("memory_capacity_bytes") or sum(n["memory_bytes"] for n in machine["numa"])
     hard = kubelet.get("evictionHard", {"memory.available": "100Mi"})
     if kubelet.get("mergeDefaultEvictionSettings"):
@@ -285,8 +287,6 @@ def _pod(
 
 
 def _pod_level(rng: random.Random, pod: dict[str, Any], *, odd: bool) -> None:
-    from infra.kubelet.quantity import parse_json_quantity
-
     containers = pod["containers"] + pod.get("initContainers", [])
     cpu = sum(parse_json_quantity(c["limits"].get("cpu", 0)).milli for c in containers)
     memory = sum(parse_json_quantity(c["limits"].get("memory", 0)).value for c in containers)
@@ -366,8 +366,6 @@ _VALUES: tuple[Any, ...] = (
 
 def mutate(kubelet: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """The section with one to three changes: a value replaced, a key renamed, dropped or added."""
-    from infra.kubelet.configuration import FIELDS
-
     spoilt = copy.deepcopy(kubelet)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         maps = [spoilt, *(v for v in spoilt.values() if isinstance(v, dict) and v)]
