@@ -92,7 +92,7 @@ def decide_pool(
         user, shape, where, platform_millicpu=kube_reserved_millicpu(cpus) if fields_of.decides_reservations else None
     )
     problems += found
-    static_memory = user.get("memoryManagerPolicy") == "Static"
+    static_memory = user.get("memoryManagerPolicy", "Static" if "reservedMemory" in user else None) == "Static"
     if static_memory and not found and reservations.memory_bytes is None:
         problems.append(
             Problem(

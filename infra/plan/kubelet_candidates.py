@@ -80,7 +80,7 @@ def _memory_choices(question: Question) -> Iterator[tuple[str, Any]]:
         if policy == "None":
             yield policy, None
             continue
-        free = "memoryManagerPolicy" not in user
+        free = "memoryManagerPolicy" not in user and "reservedMemory" not in user
         if free and (
             total is None
             or len(shape.numa_nodes) > MOST_NUMA_NODES_ENUMERATED

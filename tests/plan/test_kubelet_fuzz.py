@@ -125,6 +125,11 @@ pods = st.sampled_from(
     planned=(pod_shape(),),
     version="1.37",
 )
+@example(
+    section={"evictionHard": {"memory.available": "10%"}, "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]},
+    planned=(pod_shape(),),
+    version="1.37",
+)
 @example(section={"maxPods": 0}, planned=(pod_shape(),), version="1.37")
 def test_a_mutated_kubelet_section_gives_a_plan_that_works_or_errors_with_paths(section, planned, version):
     plan_or_errors(section, planned, version)
