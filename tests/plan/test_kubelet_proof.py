@@ -176,7 +176,7 @@ def test_counting_by_numa_node_decides_as_exact_states_do(policy, kinds, data):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=1500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1500, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(kinds=st.lists(pods, min_size=1, max_size=3), data=st.data())
 def test_thousands_of_mixtures_against_exact_states(policy, kinds, data):
     compare_with_exact_states(policy, kinds, data)
