@@ -43,7 +43,8 @@ _DULL = ("Channel ", "Trees ", "Tree ", "Ring ", "Connected all", "threadThresho
 class CollectiveLog:
     """Reads a log as it comes: `feed` each line, then `verdict()`. Memory grows with distinct edges, not with lines."""
 
-    def __init__(self, *, source: str = "") -> None:
+    def __init__(self, *, source: str = "", most_edges: int = MOST_EDGES) -> None:
+        self._most_edges = most_edges
         self._facts = CollectiveFacts(source=source)
         self._edges: dict[str, dict[str, int]] = {}
         self._distinct_edges = 0
@@ -120,7 +121,7 @@ class CollectiveLog:
             self._warn(line)
 
     def _new_edge(self, seen: dict[str, int], text: str) -> None:
-        if self._distinct_edges < MOST_EDGES:
+        if self._distinct_edges < self._most_edges:
             self._distinct_edges += 1
             seen[text] = 1
         else:

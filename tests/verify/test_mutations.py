@@ -135,7 +135,7 @@ def stands_there(text: str, label: str, column: int, cell: str) -> bool:
             pieces = rest.split("\t")[1:]
             if column < len(pieces) and pieces[column].strip() == cell:
                 return True
-            tokens = re.findall(r"NV\d{1,2}(?!\d)|PIX|PXB|PHB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|X|U|\S+?(?=\s|$)", rest)
+            tokens = re.findall(r"NV\d{1,2}(?![\d,-])|PIX|PXB|PHB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|X|U|\S+?(?=\s|$)", rest)
             if column < len(tokens) and tokens[column] == cell:
                 return True
     return False
