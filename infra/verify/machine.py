@@ -184,6 +184,9 @@ def document(machine: Machine) -> dict[str, Any]:
     for report in machine.reports:
         for name, value in report.fields.items():
             out.setdefault(name, value)
+    if len(machine.reports) > 1:
+        # Above, the main output's fields win over others of the same name; here each output stands by itself.
+        out["reports"] = [{"kind": report.kind, **report.fields} for report in machine.reports]
     if main.kind in MATRIX_KINDS:
         out["verdict"] = verdict_json(main)
         if (why := is_flat_view(main)) is not None:

@@ -328,7 +328,15 @@ def test_several_outputs_of_one_machine_are_put_together():
     assert found["outputs"] == ["lscpu", "nvidia-smi-topo-m", "numactl-H", "nvidia-smi-query"]
     assert (found["gpus"], found["cpus"], found["nodes"], found["sockets"], found["mib"]) == (8, 224, 2, 2, 81559)
     assert found["size_mib"] == {"0": 1031000, "1": 1032000}
+    assert [report["kind"] for report in found["reports"]] == found["outputs"]
+    assert found["reports"][1]["links"] == found["links"]
     assert found["verdict"] == EXPECTED["nv06b-dgx-h100-12nic-full-ansi.txt"]["verdict"]
+
+
+def test_state_files_of_one_node_stay_apart():
+    found = read(joined("kubelet-cpu-static-32.json", "kubelet-memory-static.json", "kubelet-devices-v120.json"))
+    assert [report.get("policy") for report in found["reports"]] == ["static", "Static", None]
+    assert found["straddling_pods"] == ["00000000-0000-4000-8000-000000000007"]
 
 
 def test_topo_mp_beside_topo_m_is_the_same_machine():
