@@ -59,15 +59,16 @@ def test_a_gpu_pod_gets_cpus_memory_and_devices_of_one_numa_node(cluster: Embedd
     devices = [entry for entry in state["kubelet_internal_checkpoint"]["Data"]["PodDeviceEntries"] if entry["PodUID"] == uid]
     assert cpus == "1-4,17-20"
     assert memory == [{"numaAffinity": [0], "type": "memory", "size": 4 << 30}]
-    given = devices[0]["DeviceIDs"]["0"]
-    assert sorted(given) == [f"GPU-gpu-a-{index}" for index in range(4)]
+    assert sorted(devices[0]["DeviceIDs"]["0"]) == [f"GPU-gpu-a-{index}" for index in range(4)]
     seen = cluster.kubectl("-n", "inference", "exec", "aligned", "--", "cat", "/proc/self/status").stdout
     assert f"Cpus_allowed_list:\t{cpus}\n" in seen
     assert "Mems_allowed_list:\t0\n" in seen
-    inside = "cat /sys/fs/cgroup/cpuset.cpus.effective; echo $NVIDIA_VISIBLE_DEVICES; ls /dev/nvidia[0-9]*; id -u"
+    inside = (
+        "cat /sys/fs/cgroup/cpuset.cpus.effective; echo $NVIDIA_VISIBLE_DEVICES | tr , '\\n' | sort; ls /dev/nvidia[0-9]*; id -u"
+    )
     assert cluster.kubectl("-n", "inference", "exec", "aligned", "--", "sh", "-c", inside).stdout.split() == [
         cpus,
-        ",".join(given),
+        *[f"GPU-gpu-a-{index}" for index in range(4)],
         *[f"/dev/nvidia{index}" for index in range(4)],
         "1000",
     ]

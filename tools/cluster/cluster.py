@@ -174,7 +174,7 @@ class Cluster:
             try:
                 if api.get(f"/api/v1/nodes/{node.name}") is not None:
                     content.label_node(api, node)
-                problem = content.node_problem(api, node)
+                problem = content.node_problem(api, node, self.kubelet_started(node.name))
             except (OSError, ClusterError) as error:
                 problem = str(error)
             return problem is None
@@ -193,13 +193,24 @@ class Cluster:
                 f"node {node.name} is not ready after {time.monotonic() - began:.0f} s: {problem}; {self.kubelet_words(node.name)}"
             )
 
-    def kubelet_restarts(self, name: str) -> int:
-        """How often a node's kubelet has ended by itself since it was last started on purpose."""
+    def kubelet_service(self, name: str) -> dict[str, str]:
+        """Properties of a node's kubelet service, by systemd's names; empty where the node does not answer."""
         try:
             shown = self.control(name, "show")
         except ClusterError:
-            return 0
-        return next((int(line.removeprefix("NRestarts=")) for line in shown.splitlines() if line.startswith("NRestarts=")), 0)
+            return {}
+        return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+
+    def kubelet_restarts(self, name: str) -> int:
+        """How often a node's kubelet has ended by itself since it was last started on purpose."""
+        return int(self.kubelet_service(name).get("NRestarts", "0"))
+
+    def kubelet_started(self, name: str) -> float | None:
+        """When a node's kubelet process started, in seconds of the epoch; None where none runs."""
+        service = self.kubelet_service(name)
+        if service.get("ActiveState") != "active":
+            return None
+        return time.time() - (time.monotonic() - int(service["ActiveEnterTimestampMonotonic"]) / 1e6)
 
     def kubelet_words(self, name: str) -> str:
         """Why a node's kubelet ended, in its own words; else the end of its log."""
@@ -321,7 +332,7 @@ class Cluster:
                 found[node.name] = "is off"
                 continue
             try:
-                found[node.name] = content.node_problem(api, node)
+                found[node.name] = content.node_problem(api, node, self.kubelet_started(node.name))
             except (OSError, ClusterError) as error:
                 found[node.name] = str(error)
         healthy = bool(found) and not any([*parts.values(), *found.values()])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +90,14 @@ def label_node(api: Api, node: Node) -> None:
         api.merge(f"/api/v1/nodes/{node.name}", {"metadata": {"labels": dict(node.labels)}})
 
 
-def node_problem(api: Api, node: Node) -> str | None:
-    """Why a node is not ready for use yet; None when it is: its kubelet answers, it is Ready, it has its devices and labels."""
+def node_problem(api: Api, node: Node, kubelet_started: float | None) -> str | None:
+    """Why a node is not ready for use yet; None when it is: its kubelet answers, it is Ready, it has its devices and labels.
+
+    `kubelet_started` is when the kubelet's process started, in seconds of the epoch. A kubelet that will not come up answers for a moment too, and the
+    API server keeps what the one before it had reported: only a report of this kubelet counts.
+    """
+    if kubelet_started is None:
+        return "its kubelet does not run"
     found = api.get(f"/api/v1/nodes/{node.name}")
     if found is None:
         return "not registered"
@@ -98,12 +106,20 @@ def node_problem(api: Api, node: Node) -> str | None:
     ready = next((entry for entry in found["status"].get("conditions", []) if entry["type"] == "Ready"), None)
     if ready is None or ready["status"] != "True":
         return f"not Ready: {ready['message'] if ready else 'no condition yet'}"
+    if not reported_since(ready["lastHeartbeatTime"], kubelet_started):
+        return "its kubelet has not reported yet"
     for resource, count in node.device_counts().items():
         allocatable = int(found["status"].get("allocatable", {}).get(resource, "0"))
         if allocatable != count:
             return f"{allocatable} of {count} {resource} allocatable"
     missing = sorted(set(node.labels.items()) - set(found["metadata"].get("labels", {}).items()))
     return f"label {missing[0][0]} is not set" if missing else None
+
+
+def reported_since(heartbeat: str, kubelet_started: float) -> bool:
+    """Whether a heartbeat (RFC 3339, whole seconds) is of the kubelet that started then. In its first second nobody can tell."""
+    reported = datetime.fromisoformat(heartbeat.replace("Z", "+00:00")).timestamp()
+    return reported >= int(kubelet_started) + 1 or (reported >= int(kubelet_started) and time.time() - kubelet_started > 2)
 
 
 def unbound_claim(api: Api, machines: MachineSet) -> str | None:

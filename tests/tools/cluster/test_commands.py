@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from tools.cluster import cluster as cluster_module
 from tools.cluster import host
 from tools.cluster.__main__ import main
-from tools.cluster.content import claim_manifests
+from tools.cluster.content import claim_manifests, reported_since
 from tools.cluster.control_plane import certificate_requests, commands, kubeconfig
 from tools.cluster.layout import Layout, node_address, pod_prefix
 
@@ -123,3 +125,14 @@ def test_the_last_reason_of_a_kubelet_counts_and_not_its_harmless_errors() -> No
     assert "the expected machine state is different" in reason
     assert len(cluster_module.why_ended(log.splitlines()[2])) == 1
     assert cluster_module.why_ended("") == []
+
+
+def test_only_a_report_of_the_running_kubelet_counts() -> None:
+    def stamp(seconds: float) -> str:
+        return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    started = float(int(time.time())) + 0.4
+    assert not reported_since(stamp(started - 1), started)
+    assert not reported_since(stamp(started), started)
+    assert reported_since(stamp(started + 1), started)
+    assert reported_since(stamp(started - 60), started - 60)

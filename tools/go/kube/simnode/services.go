@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -31,6 +33,7 @@ type service struct {
 	restart   bool
 	wanted    bool
 	process   *os.Process
+	startedAt int64         // of the process, microseconds of the monotonic clock
 	ended     chan struct{} // closed when the running process has ended
 	stopping  chan struct{} // closed when the service is to stop
 	restarts  int
@@ -141,7 +144,19 @@ func (m *serviceManager) describe(verb, unit string) serviceAnswer {
 	case "is-active":
 		return serviceAnswer{Status: boolStatus(state == "active", 3), Output: state}
 	}
-	return serviceAnswer{Output: fmt.Sprintf("Id=%s.service\nActiveState=%s\nMainPID=%d\nNRestarts=%d\nResult=%s", unit, state, pid, s.restarts, s.lastState)}
+	shown := []string{
+		"Id=" + unit + ".service", "ActiveState=" + state, fmt.Sprint("MainPID=", pid), fmt.Sprint("NRestarts=", s.restarts),
+		fmt.Sprint("ActiveEnterTimestampMonotonic=", s.startedAt), "Result=" + s.lastState,
+	}
+	return serviceAnswer{Output: strings.Join(shown, "\n")}
+}
+
+func monotonicMicroseconds() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0
+	}
+	return now.Nano() / 1000
 }
 
 func boolStatus(ok bool, otherwise int) int {
@@ -230,7 +245,7 @@ func (m *serviceManager) runOnce(s *service, stopping <-chan struct{}) error {
 	m.mu.Lock()
 	wait, err := m.children.start(cmd)
 	if err == nil {
-		s.process = cmd.Process
+		s.process, s.startedAt = cmd.Process, monotonicMicroseconds()
 	}
 	m.mu.Unlock()
 	if err != nil {
