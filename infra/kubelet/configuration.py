@@ -329,6 +329,8 @@ def load(document: Mapping[str, Any], *, kubernetes_version: str) -> Configurati
     unknown = []
     try:
         for name, value in document.items():
+            if name in ("apiVersion", "kind"):
+                continue
             known = FIELDS.get(name)
             if known is None or name in rules.unknown_fields:
                 unknown.append(str(name))

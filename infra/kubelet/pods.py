@@ -228,7 +228,9 @@ def _resource_list(value: Any, path: str) -> tuple[ResourceList, dict[str, int |
     int64: dict[str, int | None] = {}
     for name, amount in value.items():
         try:
-            amounts[name], int64[name] = _amount(amount) if type(amount) is str else _amount_of(parse_json_quantity(amount))
+            # A float is read as it is written: 1000000000.0 has a fraction, and no int64 for Kubernetes.
+            text = repr(amount) if type(amount) is float else amount
+            amounts[name], int64[name] = _amount(text) if type(text) is str else _amount_of(parse_json_quantity(text))
         except ValueError as error:
             raise _wrong(f"{path}.{name}", amount, f"a quantity: {error}") from None
     return amounts, int64

@@ -345,7 +345,7 @@ def _endpoint(endpoint: str) -> Iterator[str]:
     try:
         parts = urlsplit(url)
         _ = parts.port
-        bad = parts.scheme not in ("dns", "unix", "unix-abstract")
+        bad = parts.scheme not in ("dns", "unix", "unix-abstract") or re.search(r"[\s\x00-\x1f]", url) is not None
     except ValueError:
         bad = True
     if bad:

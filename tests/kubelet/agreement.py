@@ -13,6 +13,7 @@ from tests.kubelet.generate import generate
 
 FIXTURES = Path(__file__).with_name("fixtures")
 BEHAVIOURS = FIXTURES / "behaviours.json.gz"
+CORNERS = FIXTURES / "corners.json.gz"
 ANSWERS = FIXTURES / "answers.json.gz"
 
 # How many cases of each kind are recorded, from seed 0 up.
@@ -128,6 +129,11 @@ def write(path: Path, document: Any) -> None:
 def behaviours() -> list[dict[str, Any]]:
     """Cases after the kubelet's own unit tests: {"case", "answers"}."""
     return read(BEHAVIOURS)
+
+
+def corners() -> list[dict[str, Any]]:
+    """Cases at the edges of single fields, quantities and machines: {"case", "answers"}."""
+    return read(CORNERS)
 
 
 def recorded(kind: str) -> list[tuple[dict[str, Any], list[list[Any]]]]:

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.kubelet.agreement import ANSWERS, BEHAVIOURS, RECORDED, behaviours, digest, outcome, write
+from tests.kubelet.agreement import ANSWERS, BEHAVIOURS, CORNERS, RECORDED, digest, outcome, read, write
 from tests.kubelet.generate import generate
 
 
@@ -43,9 +43,10 @@ def main() -> None:
     parser.add_argument("--oracle", required=True, metavar="PATH", help="the program that runs the kubelet's own code")
     parser.add_argument("--repeat", type=int, default=20, help="how often each case runs, to see where the kubelet itself varies")
     args = parser.parse_args()
-    cases = [entry["case"] for entry in behaviours()]
-    answers = ask(args.oracle, cases, args.repeat)
-    write(BEHAVIOURS, [{"case": case, "answers": seen} for case, seen in zip(cases, answers, strict=True)])
+    for path in (BEHAVIOURS, CORNERS):
+        cases = [entry["case"] for entry in read(path)]
+        answers = ask(args.oracle, cases, args.repeat)
+        write(path, [{"case": case, "answers": seen} for case, seen in zip(cases, answers, strict=True)])
     recorded: dict[str, list[Any]] = {}
     for kind, count in RECORDED.items():
         generated = [generate(kind, seed) for seed in range(count)]

@@ -5,15 +5,22 @@ from __future__ import annotations
 import pytest
 
 from infra.kubelet import simulate_case
-from tests.kubelet.agreement import RECORDED, agrees, behaviours, outcome, recorded
+from tests.kubelet.agreement import RECORDED, agrees, behaviours, corners, outcome, recorded
 
 BEHAVIOURS = behaviours()
+CORNERS = corners()
 
 
 @pytest.mark.parametrize("entry", BEHAVIOURS, ids=[entry["case"]["id"] for entry in BEHAVIOURS])
 def test_behaviour_of_the_kubelets_unit_tests(entry: dict) -> None:
     case, answers = entry["case"], entry["answers"]
     assert answers, "the recording has no answer for this case"
+    assert agrees(case, simulate_case(case), answers), (answers, outcome(case, simulate_case(case)))
+
+
+@pytest.mark.parametrize("entry", CORNERS, ids=[entry["case"]["id"] for entry in CORNERS])
+def test_corner(entry: dict) -> None:
+    case, answers = entry["case"], entry["answers"]
     assert agrees(case, simulate_case(case), answers), (answers, outcome(case, simulate_case(case)))
 
 
