@@ -32,7 +32,17 @@ class Machine:
     def matrix(self) -> Report | None:
         """The output that tells how the GPUs are linked; `-mp` only where there is no other."""
         found = [report for kind in MATRIX_KINDS for report in self.reports if report.kind == kind and report.links is not None]
-        return next((report for report in found if not report.fields.get("pcie_only")), found[0] if found else None)
+        best = next((report for report in found if not report.fields.get("pcie_only")), found[0] if found else None)
+        return self._with_numa(best) if best is not None and best.kind.startswith("amd-smi") else best
+
+    def _with_numa(self, report: Report) -> Report:
+        """amd-smi tells no NUMA nodes; `rocm-smi --showtoponuma` of the same machine does, in the same order of GPUs."""
+        rocm = self.first("rocm-smi-showtopo")
+        numa = rocm.fields["numa"] if rocm is not None else None
+        if report.links is None or numa is None or len(numa) != len(report.links.gpus):
+            return report
+        homes = {gpu: node if node is not None and node >= 0 else None for gpu, node in zip(report.links.gpus, numa, strict=True)}
+        return replace(report, links=replace(report.links, numa=homes), fields={**report.fields, "numa": numa})
 
     @property
     def main(self) -> Report:

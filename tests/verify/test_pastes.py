@@ -333,6 +333,14 @@ def test_several_outputs_of_one_machine_are_put_together():
     assert found["verdict"] == EXPECTED["nv06b-dgx-h100-12nic-full-ansi.txt"]["verdict"]
 
 
+def test_numa_nodes_of_rocm_smi_complete_the_links_of_amd_smi():
+    found = read(joined("amd11-amdsmi-mi300x.txt", "amd07-showtoponuma-tabs.txt"))
+    assert found["kind"] == "amd-smi-topology"
+    assert found["numa"] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert (found["verdict"]["tp4"]["gpus"], found["verdict"]["tp4"]["ties"]) == ([0, 1, 2, 3], 2)
+    assert found["verdict"]["tp8"]["numa_nodes"] == 2
+
+
 def test_state_files_of_one_node_stay_apart():
     found = read(joined("kubelet-cpu-static-32.json", "kubelet-memory-static.json", "kubelet-devices-v120.json"))
     assert [report.get("policy") for report in found["reports"]] == ["static", "Static", None]
