@@ -83,7 +83,7 @@ def recognise(lines: Sequence[str], *, source: str) -> tuple[Report, ...]:
 
 def _prompt(text: str) -> tuple[str | None, str | None]:
     """The host and the command that a prompt, a banner or a bare command line names."""
-    if match := _HOST_BANNER.match(text):
+    if (match := _HOST_BANNER.match(text)) and (match[2] is None or _is_host_name(match[2])):
         return next(group for group in match.groups() if group), None
     if (match := _PROMPTED_HOST.match(text)) and "CCL" not in text:
         return match[1], match[2].strip() or None
@@ -93,6 +93,13 @@ def _prompt(text: str) -> tuple[str | None, str | None]:
     if _BARE_COMMAND.match(text):
         return None, text.strip()
     return None, None
+
+
+def _is_host_name(word: str) -> bool:
+    """Whether a word in a heading is a host rather than the tool whose output follows (`## topo-m`)."""
+    if re.search(r"smi|topo|lscpu|numactl|nvidia|rocm|nccl|kubelet|numa", word, re.IGNORECASE):
+        return False
+    return any(c.isdigit() for c in word) or word.lower().startswith(("node", "host", "worker", "gpu", "dgx", "hgx"))
 
 
 def _with_command(report: Report) -> Report:

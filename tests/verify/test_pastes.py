@@ -333,6 +333,17 @@ def test_several_outputs_of_one_machine_are_put_together():
     assert found["verdict"] == EXPECTED["nv06b-dgx-h100-12nic-full-ansi.txt"]["verdict"]
 
 
+def test_headings_that_name_tools_are_no_hosts():
+    parts = (
+        ("topo-m", "nv06b-dgx-h100-12nic-full-ansi.txt"),
+        ("lscpu-1", "lscpu-xeon8480c.txt"),
+        ("numactl-h", "numactl-dgxh100-2node.txt"),
+    )
+    found = read("\n".join(f"## {title}\n{(HERE / 'fixtures' / name).read_text()}" for title, name in parts).encode())
+    assert len(found["outputs"]) == 3
+    assert "host" not in found
+
+
 def test_numa_nodes_of_rocm_smi_complete_the_links_of_amd_smi():
     found = read(joined("amd11-amdsmi-mi300x.txt", "amd07-showtoponuma-tabs.txt"))
     assert found["kind"] == "amd-smi-topology"
