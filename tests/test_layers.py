@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,15 @@ LAYERS = {
     "render": {"config", "catalog", "kubelet", "plan", "agents"},
 }
 BASE = {"errors", "units"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_collection_while_parsing() -> Iterator[None]:
+    """CPython 3.11's ast module fails where a garbage collection inside it runs Python code (left-over futures that complain)."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def imports_of(path: Path) -> set[str]:
