@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.cluster_fixture import (
+    ROOT,
     EmbeddedCluster,
     cluster,
     has_phase,
@@ -282,3 +286,24 @@ def test_down_leaves_nothing_and_up_brings_the_content_back(cluster: EmbeddedClu
     assert (refused.returncode, "is off" in refused.stderr) == (1, True)
     cluster.run("up")
     assert cluster.api.get("/api/v1/namespaces/inference")["metadata"]["uid"] == uid
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced(cluster: EmbeddedCluster) -> None:
+    host, _, port = cluster.layout.endpoint.read_text().rpartition(":")
+    cluster.run("down")
+    with socket.create_server((host, int(port))):
+        said = cluster.run("up").stderr
+    assert f"port {host}:{port} is not free any more" in said
+    assert cluster.layout.endpoint.read_text() != f"{host}:{port}"
+    assert cluster.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/gpu-a", "node/gpu-b"]
+
+
+def test_an_interrupted_up_is_gone_on_with(cluster: EmbeddedCluster) -> None:
+    cluster.run("down")
+    started = subprocess.Popen([sys.executable, "-m", "tools.cluster", "--state", str(cluster.layout.root), "up"], cwd=ROOT)
+    wait_for(lambda: processes.running(cluster.layout, "kube-apiserver"))
+    started.send_signal(signal.SIGINT)
+    assert started.wait(30) == 130
+    assert processes.running(cluster.layout, "node-gpu-a") is None
+    cluster.run("up")
+    assert json.loads(cluster.run("status", "--format", "json").stdout)["healthy"] is True

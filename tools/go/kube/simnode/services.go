@@ -25,6 +25,8 @@ const (
 	unitDirPattern   = "/etc/systemd/system/%s.service.d/*.conf"
 )
 
+var errNoService = errors.New("unit not found")
+
 // service is a unit of the node: the kubelet, or a transient one of systemd-run.
 type service struct {
 	name      string
