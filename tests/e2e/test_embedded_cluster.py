@@ -234,6 +234,21 @@ def test_a_reboot_with_another_mem_total_leaves_the_kubelet_dead_until_its_state
     assert status["nodeInfo"]["bootID"] != boot
 
 
+def test_after_a_reboot_gpu_pods_are_refused_until_the_device_plugin_is_back(cluster: EmbeddedCluster) -> None:
+    machines = json.loads(cluster.layout.machine_set.read_text())
+    late = json.loads(json.dumps(machines))
+    late["nodes"][1]["deviceRegistrationDelayMs"] = 6000
+    try:
+        cluster.up(late)
+        cluster.create_pod(pod_manifest("early", gpus=2, nodeName="gpu-b"))
+        cluster.wait_for_pod("early", is_ready)
+        cluster.run("node", "reboot", "gpu-b")
+        assert cluster.wait_for_pod("early", has_phase("Failed"))["status"]["reason"] == "UnexpectedAdmissionError"
+    finally:
+        cluster.delete_pod("early")
+        cluster.up(machines)
+
+
 def test_it_goes_on_after_everything_was_killed(cluster: EmbeddedCluster) -> None:
     cluster.create_pod(pod_manifest("survivor", nodeName="gpu-a"))
     cluster.wait_for_pod("survivor", is_ready)
