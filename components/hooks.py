@@ -23,7 +23,7 @@ def explain_hook(client: Callable[[], Client | None]) -> pulumi.ErrorHook:
             return False
         try:
             # The hook is served by the program's own event loop: a blocking call would hold up every other resource.
-            lines = await asyncio.to_thread(_read_causes, client, workload)
+            lines = await asyncio.to_thread(read_causes, client, workload)
         except (NumawiseError, ApiError) as error:
             lines = (f"the cluster could not be asked: {error}",)
         identity = workload.get("metadata", {})
@@ -34,7 +34,8 @@ def explain_hook(client: Callable[[], Client | None]) -> pulumi.ErrorHook:
     return pulumi.ErrorHook("numawise-explain", explain)
 
 
-def _read_causes(client: Callable[[], Client | None], workload: Mapping[str, Any]) -> tuple[str, ...]:
+def read_causes(client: Callable[[], Client | None], workload: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why the workload of a manifest is not ready, one sentence a cause; () where the cluster is not known yet."""
     cluster = client()
     if cluster is None:
         return ()

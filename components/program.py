@@ -70,7 +70,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], N
     models = {
         (name := identity(plan, model)): VllmDeployment(
             name,
-            VllmDeploymentArgs(plan=plan, model=model, explain=explain, secrets=settings.secrets),
+            VllmDeploymentArgs(plan=plan, model=model, explain=explain, client=access.client, secrets=settings.secrets),
             after=[*spaces.namespaces, *guard.resources, *ready[model.node_pool]],
             opts=options,
         )

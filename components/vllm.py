@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,8 @@ import pulumi
 
 from components.apply import apply
 from components.base import Component
+from components.rolled_out import when_rolled_out
+from infra.observe.client import Client
 from infra.plan.model import ClusterPlan, ModelPlan
 from infra.render.labels import CREDENTIALS_CHECKSUM
 from infra.render.manifest import checksum
@@ -22,6 +24,7 @@ class VllmDeploymentArgs:
     plan: ClusterPlan
     model: ModelPlan
     explain: pulumi.ErrorHook
+    client: Callable[[], Client | None]
     secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)  # `api-key`, `hub-token`
 
 
@@ -59,6 +62,7 @@ class VllmDeployment(Component):
                 "stringData": dict(args.secrets),
             }
             before.append(apply(f"{name}-secret", secret, self.child()))
+        served: Any = endpoint(model)
         timeout = f"{model.update_timeout_seconds}s"
         for manifest in vllm(args.plan, model, secrets=args.secrets):
             options = self.child(after=before)
@@ -79,5 +83,9 @@ class VllmDeployment(Component):
             # What the pods read comes before them; the Service after, since the provider waits for its endpoints.
             if workload or manifest["kind"] in ("ServiceAccount", "ConfigMap"):
                 before.append(resource)
-        self.endpoint = endpoint(model)
-        self.register_outputs({**facts, "endpoint": self.endpoint})
+            if manifest["kind"] == "Deployment":
+                served = when_rolled_out(
+                    resource, manifest, served, client=args.client, timeout_seconds=model.update_timeout_seconds
+                )
+        self.endpoint = served
+        self.register_outputs({**facts, "endpoint": endpoint(model)})

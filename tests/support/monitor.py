@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pulumi
 from pulumi.runtime import mocks, rpc, settings
@@ -176,7 +178,11 @@ def _run(
     async def registered() -> None:
         program()
 
-    asyncio.run(run_in_stack(registered))
+    # What the monitor creates is ready at once; the cluster that a real update would ask is not there.
+    with patch("components.rolled_out.wait_until_rolled_out"):
+        asyncio.run(run_in_stack(registered))
+    # The run's event loop is collected here and not in the midst of somebody's ast.parse (python/cpython#106905).
+    gc.collect()
     return Run(
         resources=tuple(monitor.recorded.values()),
         hooks=tuple(monitor.hooks),
