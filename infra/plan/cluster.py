@@ -53,6 +53,7 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
                 message=f"is {config.kubernetes_version}: admission is proven against the kubelet of {NEWEST_PROVEN}, and older ones differ in places",
             )
         )
+    warnings += _device_group_warnings(config, hardware)
     pools: list[PoolPlan] = []
     equal_pools = EqualPools()
     models: dict[int, ModelPlan] = {}
@@ -158,6 +159,20 @@ def kubelet_config_hash(kubelet: Mapping[str, Any]) -> str:
     """Twelve hexadecimal digits that change exactly when the configuration does; a node label's value."""
     canonical = json.dumps(kubelet, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _device_group_warnings(config: StackConfig, hardware: Mapping[str, PoolHardware]) -> Iterator[Problem]:
+    """Models run as a user without rights of their own: on AMD they open /dev/kfd as members of the host's groups."""
+    for index, pool in enumerate(config.node_pools):
+        known = hardware.get(pool.name)
+        serves = any(model.node_pool == pool.name for model in config.models)
+        if known is not None and known.accelerator.vendor == "amd" and serves and not pool.device_plugin.device_groups:
+            yield Problem(
+                path=f"nodePools[{index}].devicePlugin.deviceGroups",
+                code="NoDeviceGroups",
+                message="is not given: /dev/kfd and /dev/dri usually belong to the groups render and video, whose numbers differ from host to host; "
+                "give the numbers (getent group render video on a node) unless everyone may open them there",
+            )
 
 
 def _waves(nodes: Sequence[str], max_unavailable: int, canary: bool) -> tuple[RolloutWave, ...]:

@@ -180,7 +180,11 @@ def plan_as_markdown(plan: ClusterPlan) -> str:
             f"{kubelet.get('topologyManagerScope', 'container')} | {kubelet.get('memoryManagerPolicy', 'None')} | {reserved or '-'} | "
             f"{pool.idle_gpus} / {pool.stranded_gpus} |"
         )
-    lines += ["", "| model | pool | replicas | TP x PP | per pod | slots | KV tokens (low) |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines += [
+        "",
+        "| model | pool | replicas | TP x PP | per pod | slots | KV tokens (low) |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for model in plan.models:
         slots = "; ".join(
             f"{group.nodes} x [{', '.join('NUMA ' + format_cpu_list(slot.numa_nodes) + ' GPUs ' + format_cpu_list(slot.gpus) for slot in group.slots)}]"
@@ -192,7 +196,16 @@ def plan_as_markdown(plan: ClusterPlan) -> str:
             f"{model.gpus_per_pod} GPUs, {model.cpu} CPUs, {format_bytes(model.memory_bytes)} | {slots} | {'-' if tokens is None else f'{tokens:,}'} |"
         )
     lines += ["", *(f"> **warning** `{warning.path}` {warning.message}" for warning in plan.warnings)]
-    reasons = [(f"pool {p.name}", r) for p in plan.node_pools for r in p.reasons] + [(f"model {m.name}", r) for m in plan.models for r in m.reasons]
+    reasons = [(f"pool {p.name}", r) for p in plan.node_pools for r in p.reasons] + [
+        (f"model {m.name}", r) for m in plan.models for r in m.reasons
+    ]
     if reasons:
-        lines += ["", "<details><summary>Reasons</summary>", "", *(f"- {owner}: {reason}" for owner, reason in reasons), "", "</details>"]
+        lines += [
+            "",
+            "<details><summary>Reasons</summary>",
+            "",
+            *(f"- {owner}: {reason}" for owner, reason in reasons),
+            "",
+            "</details>",
+        ]
     return "\n".join(lines) + "\n"

@@ -274,3 +274,12 @@ def test_where_devices_have_no_numa_id_the_policy_does_not_bound_the_gpus_and_th
     made = plan(_virtual_machine("single-numa-node"))
     assert made.models[0].gpus_per_pod == 8
     assert any("NUMA" in warning.message and warning.path.startswith("nodePools[0]") for warning in made.warnings), made.warnings
+
+
+@pytest.mark.parametrize(("groups", "codes"), [([], ["NoDeviceGroups"]), ([44, 109], [])])
+def test_an_amd_pool_without_device_groups_is_warned_of(groups: list[int], codes: list[str]) -> None:
+    document = small_document()
+    pool = document["nodePools"][0]
+    pool["nodeShape"] = "azure-nd96isr_mi300x_v5"
+    pool["devicePlugin"] = {"deviceGroups": groups}
+    assert [w.code for w in plan(document).warnings if w.path == "nodePools[0].devicePlugin.deviceGroups"] == codes
