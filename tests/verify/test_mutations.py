@@ -136,7 +136,8 @@ def stands_there(text: str, label: str, column: int, cell: str) -> bool:
             if column < len(pieces) and pieces[column].strip() == cell:
                 return True
             tokens = re.findall(
-                r"NV\d{1,2}(?![\d,-])|PIX|PXB|PHB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|X(?![A-WYZ])|U(?![A-Z])|\S+?(?=\s|$)", rest
+                r"NV\d{1,2}(?![\d,\u2013-])|PIX|PXB|PHB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|X(?![A-WYZ])|U(?![A-Z])|\S+?(?=\s|$)",
+                rest,
             )
             if column < len(tokens) and tokens[column] == cell:
                 return True
