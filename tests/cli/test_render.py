@@ -12,7 +12,9 @@ from tests.support.documents import small_document, with_change
 
 def stack_file(folder: Path, document: object, **secrets: object) -> str:
     path = folder / "Pulumi.demo.yaml"
-    path.write_text(yaml.safe_dump({"config": {"numawise:cluster": document, **{f"numawise:{key}": value for key, value in secrets.items()}}}))
+    path.write_text(
+        yaml.safe_dump({"config": {"numawise:cluster": document, **{f"numawise:{key}": value for key, value in secrets.items()}}})
+    )
     return str(path)
 
 
@@ -40,7 +42,9 @@ def test_json_lists_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     out = tmp_path / "out"
     assert main(["render", "--config", stack_file(tmp_path, small_document()), "--out", str(out), "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["files"] == sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and path.name[0] != ".")
+    assert answer["files"] == sorted(
+        str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and path.name[0] != "."
+    )
     assert answer["removed"] == []
 
 
