@@ -245,7 +245,7 @@ class PublishedParameters:
 class Model:
     """One model of the catalog: its hub name and the fields of its config.json that decide memory and parallelism.
 
-    `config` has config.json's own names; `infra.plan.architecture.architecture_of` reads it, as it reads an inline `modelConfig:`.
+    `config` has config.json's own names; `infra.plan.architecture.reading.architecture_of` reads it, as it reads an inline `modelConfig:`.
     `vision_parameters` is the published count of the vision tower with its projector, where it is not counted from the widths.
     """
 

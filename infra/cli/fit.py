@@ -24,13 +24,13 @@ from infra.catalog.names import find_accelerator, find_model
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
 from infra.cli.fit_table import fit_table
 from infra.errors import ConfigError, NumawiseError, PlanError, Problem
-from infra.plan.architecture import architecture_of, from_config_json
-from infra.plan.architecture_types import Architecture
-from infra.plan.memory import block_size_refusal, estimate_memory
-from infra.plan.memory_profile import version_key
-from infra.plan.memory_reasons import estimate_as_json
-from infra.plan.memory_sizes import LARGEST_DOMAIN, size_sentences
-from infra.plan.parallelism_rules import (
+from infra.plan.architecture.reading import architecture_of, from_config_json
+from infra.plan.architecture.types import Architecture
+from infra.plan.memory.estimate import block_size_refusal, estimate_memory
+from infra.plan.memory.profile import version_key
+from infra.plan.memory.reasons import estimate_as_json
+from infra.plan.memory.sizes import LARGEST_DOMAIN, size_sentences
+from infra.plan.parallelism.rules import (
     expert_parallel_refusal,
     pipeline_parallel_refusals,
     tensor_parallel_refusals,

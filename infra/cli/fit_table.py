@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.plan.memory_types import MemoryEstimate
+from infra.plan.memory.types import MemoryEstimate
 from infra.units import GIB, KIB
 
 BAR_WIDTH = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.plan.kubelet_proof import ContainerFootprint
+from infra.plan.kubelet.proof import ContainerFootprint
 from infra.plan.model import RankBinding
 
 

@@ -15,7 +15,7 @@ from infra.config.cluster import StackConfig
 from infra.errors import NumawiseError, PlanError, Problem, did_you_mean, in_order
 from infra.plan.equal_pools import EqualPools
 from infra.plan.hardware import PoolHardware, hardware_of
-from infra.plan.kubelet import PoolDecision
+from infra.plan.kubelet.decision import PoolDecision
 from infra.plan.model import (
     ClusterPlan,
     DevicePluginPlan,

@@ -11,7 +11,7 @@ from typing import Any
 from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
 from infra.errors import PlanError, Problem
-from infra.plan.kubelet import PoolDecision, decide_pool
+from infra.plan.kubelet.decision import PoolDecision, decide_pool
 from infra.plan.placement import PodShape
 
 # Stands for a name or a path in a decision, and is renamed afterwards. The simulated kubelet admits it as a pod's name, and nobody else has it.

@@ -10,16 +10,16 @@ from infra.catalog.load import pins
 from infra.catalog.names import find_model
 from infra.config.models import Model
 from infra.errors import PlanError, Problem
-from infra.plan.architecture import architecture_of, from_config_json
-from infra.plan.architecture_types import Architecture
+from infra.plan.architecture.reading import architecture_of, from_config_json
+from infra.plan.architecture.types import Architecture
 from infra.plan.engine import engine_problems, engine_warnings
 from infra.plan.hardware import PoolHardware
-from infra.plan.memory import MemoryEstimate, block_size_refusal, estimate_memory, options_of_engine_args
-from infra.plan.memory_profile import engine_memory
-from infra.plan.parallelism import ParallelismChoice, Verdict, choose
+from infra.plan.memory.estimate import MemoryEstimate, block_size_refusal, estimate_memory, options_of_engine_args
+from infra.plan.memory.profile import engine_memory
+from infra.plan.memory.weights import weights_bytes_per_rank
+from infra.plan.parallelism.choice import ParallelismChoice, Verdict, choose
 from infra.plan.placement import PodShape
 from infra.plan.pod_resources import PodNeeds, PodResources, StartupBudget, decide_pod_resources, startup_budget
-from infra.plan.weights import weights_bytes_per_rank
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
 # Utilisation where the stack file gives none. vLLM's own default is 0.92; on AMD 0.90 leaves room for RCCL and the HIP runtime.

@@ -10,9 +10,9 @@ from typing import Any
 
 from infra.catalog.load import accelerators, parse_yaml
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
-from infra.plan.architecture import from_config_json
-from infra.plan.architecture_types import Architecture
-from infra.plan.memory import MemoryEstimate, estimate_memory
+from infra.plan.architecture.reading import from_config_json
+from infra.plan.architecture.types import Architecture
+from infra.plan.memory.estimate import MemoryEstimate, estimate_memory
 from infra.units import GIB
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kv-logs"

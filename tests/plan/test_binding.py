@@ -6,7 +6,7 @@ import pytest
 
 from infra.config.pools import CoTenant
 from infra.plan.binding import Unbound, bind_ranks, describe_binding
-from infra.plan.kubelet_proof import ContainerFootprint
+from infra.plan.kubelet.proof import ContainerFootprint
 from infra.plan.model import RankBinding
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 

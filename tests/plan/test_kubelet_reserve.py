@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.plan.kubelet_fields import KINDS, read_user_fields
-from infra.plan.kubelet_machine import Widths, cpu_widths, gpu_widths, machine_of, memory_variants
-from infra.plan.kubelet_platform import PlatformFields, kube_reserved_millicpu
-from infra.plan.kubelet_reserve import memory_splits, reserve, reserved_cores
+from infra.plan.kubelet.fields import KINDS, read_user_fields
+from infra.plan.kubelet.machine import Widths, cpu_widths, gpu_widths, machine_of, memory_variants
+from infra.plan.kubelet.platforms import PlatformFields, kube_reserved_millicpu
+from infra.plan.kubelet.reserve import memory_splits, reserve, reserved_cores
 from infra.units import GIB, MIB, parse_bytes, parse_cpu_list
 from tests.support.gpu_pools import node_shape
 

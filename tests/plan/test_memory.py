@@ -12,10 +12,10 @@ from infra.catalog.load import accelerators, models
 from infra.catalog.names import find_accelerator, find_model
 from infra.catalog.types import AcceleratorMemory
 from infra.errors import ConfigError, PlanError
-from infra.plan.architecture import architecture_of
-from infra.plan.memory import default_block_size, estimate_memory, options_of_engine_args
-from infra.plan.memory_profile import Span, engine_memory, version_key
-from infra.plan.memory_sizes import fitting_sizes, smallest_fit, valid_sizes, with_size
+from infra.plan.architecture.reading import architecture_of
+from infra.plan.memory.estimate import default_block_size, estimate_memory, options_of_engine_args
+from infra.plan.memory.profile import Span, engine_memory, version_key
+from infra.plan.memory.sizes import fitting_sizes, smallest_fit, valid_sizes, with_size
 from infra.units import GIB
 
 H100 = find_accelerator("h100-sxm5-80gb")

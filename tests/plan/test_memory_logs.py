@@ -7,9 +7,9 @@ from statistics import mean, median
 import pytest
 
 from infra.errors import NumawiseError
-from infra.plan.memory import estimate_memory
-from infra.plan.memory_profile import measured_error
-from infra.plan.parallelism_rules import tensor_parallel_refusals
+from infra.plan.memory.estimate import estimate_memory
+from infra.plan.memory.profile import measured_error
+from infra.plan.parallelism.rules import tensor_parallel_refusals
 from infra.units import GIB
 from tests.plan.calibration import refit
 from tests.plan.kv_logs import FIXTURES, Start, held_out, start, starts
@@ -185,7 +185,7 @@ def held_out_errors(monkeypatch: pytest.MonkeyPatch, group_of) -> list[float]:
             if group_of(item) != group:
                 continue
             engine = engine_of(item)
-            monkeypatch.setattr("infra.plan.memory.engine_memory", lambda _, engine=engine: engine)
+            monkeypatch.setattr("infra.plan.memory.estimate.engine_memory", lambda _, engine=engine: engine)
             architecture, accelerator = item.architecture, item.accelerator
             assert architecture is not None and accelerator is not None
             estimate = estimate_memory.__wrapped__(architecture, accelerator, **item.options)

@@ -14,12 +14,12 @@ from infra.catalog.names import accelerator_of, find_model, find_shape
 from infra.catalog.topology import shape_from_topology
 from infra.catalog.types import NodeShape
 from infra.errors import PlanError
-from infra.plan.architecture import architecture_of
-from infra.plan.architecture_types import Architecture
-from infra.plan.parallel_sizes import Size, Wish, candidate_sizes, replicas_that_fit, size_refusal, tiers
-from infra.plan.parallelism import Fits, Objective, ParallelismChoice, Verdict, choose, rank
-from infra.plan.quantization import Quantization
-from infra.plan.weights import weights_bytes_per_rank
+from infra.plan.architecture.quantization import Quantization
+from infra.plan.architecture.reading import architecture_of
+from infra.plan.architecture.types import Architecture
+from infra.plan.memory.weights import weights_bytes_per_rank
+from infra.plan.parallelism.choice import Fits, Objective, ParallelismChoice, Verdict, choose, rank
+from infra.plan.parallelism.sizes import Size, Wish, candidate_sizes, replicas_that_fit, size_refusal, tiers
 from infra.units import GIB
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.names import find_model
-from infra.plan.architecture import architecture_of
-from infra.plan.architecture_types import Architecture
-from infra.plan.parallelism_rules import (
+from infra.plan.architecture.reading import architecture_of
+from infra.plan.architecture.types import Architecture
+from infra.plan.parallelism.rules import (
     expert_parallel_refusal,
     pipeline_parallel_refusals,
     quantization_warning,

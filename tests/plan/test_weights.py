@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from infra.catalog.load import models
 from infra.catalog.names import find_model
 from infra.errors import ConfigError
-from infra.plan.architecture import architecture_of
-from infra.plan.architecture_types import Architecture
-from infra.plan.weights import (
+from infra.plan.architecture.reading import architecture_of
+from infra.plan.architecture.types import Architecture
+from infra.plan.memory.weights import (
     count_active_parameters,
     count_mtp_parameters,
     count_parameters,

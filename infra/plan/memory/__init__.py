@@ -1,0 +1,1 @@
+"""What a model takes of a GPU, and what is left for its KV cache."""

@@ -1,0 +1,103 @@
+"""Why a size was chosen, and what to watch with it: sentences for people."""
+
+from __future__ import annotations
+
+from infra.catalog.load import engine_facts
+from infra.catalog.types import Accelerator, NodeShape
+from infra.errors import Problem
+from infra.plan.architecture.types import Architecture
+from infra.plan.parallelism.rank import COMFORTABLE_TOKENS, Objective, Verdict
+from infra.plan.parallelism.rules import quantization_warning
+from infra.plan.parallelism.sizes import Size, Wish
+from infra.plan.parallelism.tensor_group import TensorGroup
+
+
+def served(verdict: Verdict) -> str:
+    return f"room for {verdict.concurrency:.1f} requests of full length at once"
+
+
+def choice_reasons(
+    architecture: Architecture,
+    shape: NodeShape,
+    accelerator: Accelerator,
+    size: Size,
+    verdict: Verdict,
+    group: TensorGroup,
+    objective: Objective,
+    wish: Wish,
+    ranked: list[tuple[tuple[float, ...], Size, Verdict]],
+) -> tuple[str, ...]:
+    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.id}: {served(verdict)}"]
+    if wish.tensor_parallel_size is not None:
+        reasons.append(f"tensor parallel {wish.tensor_parallel_size} is given; vLLM accepts it for {architecture.name}")
+    elif len(ranked) > 1:
+        reasons.append(_why_first(ranked, objective))
+    reasons.append(group.explain(shape, accelerator))
+    if size.pods_per_replica > 1:
+        reasons.append(
+            f"{size.pods_per_replica} pods of {size.gpus_per_pod} GPUs: stages, not tensor-parallel ranks, exchange over the network"
+            if size.tensor_parallel_size <= shape.gpus
+            else f"{size.pods_per_replica} pods of {size.gpus_per_pod} GPUs: tensor parallel over machines as asked, RDMA is declared"
+        )
+    if size.expert_parallel:
+        reasons.append(
+            "expert parallel is given"
+            if wish.expert_parallel
+            else f"expert parallel, because the experts' width cannot be cut over {size.tensor_parallel_size} ranks"
+        )
+    return tuple(reasons)
+
+
+def _why_first(ranked: list[tuple[tuple[float, ...], Size, Verdict]], objective: Objective) -> str:
+    (first, size, _), (second, other, other_verdict) = ranked[0], ranked[1]
+    rival = f"{other} with {served(other_verdict)} on {other.gpus} GPU{'s' if other.gpus > 1 else ''}"
+    if objective == "latency":
+        return f"better by time a token than {rival}"
+    if first[0] and size.gpus < other.gpus:
+        return f"the fewest GPUs with room for {COMFORTABLE_TOKENS:,} tokens; next is {rival}"
+    if first[0] and not second[0]:
+        return f"room for {COMFORTABLE_TOKENS:,} tokens, which {rival} has not"
+    return f"better by requests a GPU than {rival}"
+
+
+def choice_warnings(
+    architecture: Architecture, shape: NodeShape, accelerator: Accelerator, size: Size, group: TensorGroup, wish: Wish, path: str
+) -> tuple[Problem, ...]:
+    tensor = size.tensor_parallel_size
+    found: list[tuple[str, str]] = []
+    padded = quantization_warning(architecture, tensor, vendor=accelerator.vendor, quantization=wish.quantization)
+    if padded is not None and not size.expert_parallel:
+        found.append(("PaddedExperts", padded))
+    if tensor > 2 and group.link in ("pcie", "cross-socket"):
+        found.append(
+            (
+                "PcieTensorParallel",
+                f"{tensor} GPUs exchange over PCIe: vLLM turns its custom all-reduce off for more than 2 GPUs without NVLink or xGMI. "
+                f"pipelineParallelSize {tensor} with tensorParallelSize 1 is usually faster there",
+            )
+        )
+    if tensor > 1 and group.link == "cross-socket":
+        largest = max(shape.gpus_per_numa_node or (1,))
+        found.append(
+            ("CrossSocketTensorParallel", f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.id} holds {largest}")
+        )
+    if tensor > 1 and group.link == "unknown":
+        found.append(
+            (
+                "LinksUnknown",
+                f"{tensor} GPUs: the catalog does not know which of {shape.id} are linked; say it inline with linkDomains",
+            )
+        )
+    where = f"{path}.tensorParallelSize" if path else "tensorParallelSize"
+    warnings = [Problem(path=where, code=code, message=message) for code, message in found]
+    own = architecture.quantization
+    if own is not None and own.method not in engine_facts().quantization_methods:
+        warnings.append(
+            Problem(
+                path=f"{path}.model" if path else "model",
+                code="QuantizationNotBuiltIn",
+                message=f"{architecture.name} is quantised by {own.method}, which vLLM {engine_facts().version} does not bring itself: it needs a plugin, or a "
+                "checkpoint quantised in another way",
+            )
+        )
+    return tuple(warnings)
