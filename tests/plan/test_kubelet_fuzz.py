@@ -136,9 +136,9 @@ def test_a_mutated_kubelet_section_gives_a_plan_that_works_or_errors_with_paths(
 
 
 @pytest.mark.soak
-@settings(max_examples=4000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10_000, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(section=sections(), planned=pods, version=st.sampled_from(["1.37", "1.36", "1.35", "1.34", "1.33"]))
-def test_thousands_of_mutated_kubelet_sections(section, planned, version):
+def test_ten_thousand_mutated_kubelet_sections(section, planned, version):
     plan_or_errors(section, planned, version)
 
 
