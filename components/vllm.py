@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
+from pulumi_kubernetes.apps.v1 import Deployment
 
 from components.apply import apply
 from components.base import Component
@@ -83,7 +84,7 @@ class VllmDeployment(Component):
             # What the pods read comes before them; the Service after, since the provider waits for its endpoints.
             if workload or manifest["kind"] in ("ServiceAccount", "ConfigMap"):
                 before.append(resource)
-            if manifest["kind"] == "Deployment":
+            if isinstance(resource, Deployment):
                 served = when_rolled_out(
                     resource, manifest, served, client=args.client, timeout_seconds=model.update_timeout_seconds
                 )

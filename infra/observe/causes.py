@@ -45,7 +45,9 @@ def _causes_of_pod(pod: Mapping[str, Any], events: tuple[Mapping[str, Any], ...]
     for container in statuses:
         for sentence in _causes_of_container(container, node):
             told = True
-            yield sentence
+            # A container that a probe keeps ending says nothing of it itself; the kubelet's event does.
+            probe = _last_event(pod, events, reason="Unhealthy")
+            yield f"{sentence}{f' ({probe})' if probe else ''}"
     if told or status.get("phase") not in ("Pending", "Running"):
         return
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
@@ -73,12 +75,15 @@ def _causes_of_container(container: Mapping[str, Any], node: str) -> Iterator[st
         yield f"container {name} waits: {reason}{f': {message}' if message else ''}"
 
 
-def _last_event(pod: Mapping[str, Any], events: tuple[Mapping[str, Any], ...]) -> str:
+def _last_event(pod: Mapping[str, Any], events: tuple[Mapping[str, Any], ...], *, reason: str = "") -> str:
+    """The newest warning about the pod, of one reason if given; empty where there is none."""
     identity = pod.get("metadata") or {}
     about = [
         event
         for event in events
-        if event.get("type") == "Warning" and (event.get("involvedObject") or {}).get("name") == identity.get("name")
+        if event.get("type") == "Warning"
+        and (event.get("involvedObject") or {}).get("name") == identity.get("name")
+        and reason in ("", event.get("reason"))
     ]
     about.sort(key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
     return _text(about[-1]) if about else ""

@@ -28,6 +28,11 @@ GOLDEN_URNS = Path(__file__).resolve().parents[1] / "golden" / "local" / "engine
 DEPLOYMENT = "kubernetes:apps/v1:Deployment"
 
 
+def assert_verified(stack: RunningStack) -> None:
+    verified = stack.verify()
+    assert verified["ok"], verified["findings"]
+
+
 def test_preview_on_an_empty_cluster_touches_nothing(stack: RunningStack) -> None:
     before = {pod["metadata"]["uid"] for pod in stack.client.list("/api/v1/pods")}
     done = stack.pulumi("preview")
@@ -112,7 +117,7 @@ def test_one_changed_field_updates_what_it_concerns_and_a_rolling_restart_with_a
     assert stack.refused_pods() == []
     back = stack.pulumi("up")
     assert back.status == 0, back.text
-    assert stack.verify()["ok"]
+    assert_verified(stack)
 
 
 def test_a_drifted_node_label_is_mended_by_refresh_and_up(stack: RunningStack) -> None:
@@ -122,7 +127,7 @@ def test_a_drifted_node_label_is_mended_by_refresh_and_up(stack: RunningStack) -
     assert [finding["code"] for finding in verified["findings"]] == ["LabelsDiffer"]
     done = stack.pulumi("up", None, "--refresh")
     assert done.status == 0, done.text
-    assert stack.verify()["ok"]
+    assert_verified(stack)
 
 
 # --- Three models that do not become ready, in one update: a wait that fails costs its whole timeout.
@@ -245,7 +250,7 @@ def test_the_stack_comes_back_once_the_causes_are_gone(stack: RunningStack) -> N
         ),
         seconds=180,
     )
-    wait_for(lambda: stack.verify()["ok"], seconds=120)
+    wait_for(lambda: stack.verify()["ok"], seconds=60, describe=lambda: str(stack.verify()["findings"]))
 
 
 def test_a_killed_update_is_mended_by_recover(stack: RunningStack) -> None:
@@ -260,7 +265,7 @@ def test_a_killed_update_is_mended_by_recover(stack: RunningStack) -> None:
     assert any(stack.workspace().locks.glob("*.json")), "the lock of the killed update is still there"
     assert Engine(stack.workspace()).recover() == 0
     assert not any(stack.workspace().locks.glob("*.json"))
-    assert stack.verify()["ok"]
+    assert_verified(stack)
 
 
 def test_a_foreign_object_is_refused_before_anything_is_touched(stack: RunningStack) -> None:
@@ -314,4 +319,4 @@ def test_destroy_leaves_nothing_of_ours_and_all_that_is_not(stack: RunningStack)
 def test_up_after_destroy_takes_the_retained_namespace_again(stack: RunningStack) -> None:
     done = stack.pulumi("up")
     assert done.status == 0, done.text
-    assert stack.verify()["ok"]
+    assert_verified(stack)

@@ -283,3 +283,10 @@ def test_an_amd_pool_without_device_groups_is_warned_of(groups: list[int], codes
     pool["nodeShape"] = "azure-nd96isr_mi300x_v5"
     pool["devicePlugin"] = {"deviceGroups": groups}
     assert [w.code for w in plan(document).warnings if w.path == "nodePools[0].devicePlugin.deviceGroups"] == codes
+
+
+def test_a_null_numa_node_is_read_as_the_kubelet_reads_it() -> None:
+    entries = [{"numaNode": 0, "limits": {"memory": "2589Mi"}}, {"numaNode": None, "limits": {}}]
+    pool = plan(with_change("nodePools[0].kubelet", {"reservedMemory": entries})).node_pools[0]
+    without_reservation = 1080184274944 - pool.numa_nodes[0].allocatable_memory_bytes
+    assert without_reservation == 2589 * 2**20, "null is node 0, as in Go"

@@ -108,8 +108,8 @@ def reserved_by_node(fields: Mapping[str, Any]) -> dict[int, int] | None:
         return None
     reserved: dict[int, int] = {}
     for entry in fields.get("reservedMemory") or ():
-        node = int(entry.get("numaNode", 0))
-        reserved[node] = reserved.get(node, 0) + parse_bytes((entry.get("limits") or {}).get("memory", 0))
+        node = int(entry.get("numaNode") or 0)  # null decodes as if it were left out, to 0
+        reserved[node] = reserved.get(node, 0) + parse_bytes((entry.get("limits") or {}).get("memory") or 0)
     return reserved
 
 
