@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,13 +79,18 @@ def place(
     placed: list[PlacedPod] = []
     findings: list[Finding] = []
     free: dict[str, list[tuple[int, Slot]]] = {}
+    taken: defaultdict[str, Counter[int]] = defaultdict(Counter)  # GPUs by NUMA node that earlier pods of the node hold
     for pod in sorted(pods, key=lambda p: (p.node, p.name)):
         slots = free.setdefault(pod.node, list(enumerate(_slots_of_node(model, pod.node))))
         held = _held(pool, model, pod, states.get(pod.node))
         match = next(((index, slot) for index, slot in slots if _fills(pool, held, slot)), None)
         wrong = _faults(pool, model, held)
         # Slots show one order of starts and one choice of the scheduler; `places` are what any other may bring about.
-        proven = match is None and any(_fills(pool, held, place) for place in model.places)
+        proven = match is None and (
+            any(_fills(pool, held, place) for place in model.places)
+            or any(_mirrors(pool, held, slot, taken[pod.node]) for _, slot in slots)
+        )
+        taken[pod.node].update(held.gpus_per_numa_node)
         if proven and slots:
             match = slots[0]
         welcome = match is not None or (proven and model.pod_anti_affinity != "required")
@@ -145,6 +150,25 @@ def _fills(pool: PoolPlan, held: PlacedPod, slot: Slot) -> bool:
         and len(held.cpus) == slot.cpu_count
         and set(held.numa_nodes) <= set(slot.numa_nodes)
         and (not slot.memory_numa or held.memory_numa == slot.memory_numa)
+    )
+
+
+def _mirrors(pool: PoolPlan, held: PlacedPod, slot: Slot, taken: Mapping[int, int]) -> bool:
+    """Whether the pod has on another NUMA node, built alike, what the slot has on its own.
+
+    It comes to lie there while an update's old pods, or pods that the plan does not know, hold the planned node: an equal slot, exchanged.
+    """
+    if len(slot.numa_nodes) != 1 or len(held.numa_nodes) != 1:
+        return False
+    by_id = {node.id: node for node in pool.numa_nodes}
+    planned, actual = by_id[slot.numa_nodes[0]], by_id.get(held.numa_nodes[0])
+    return (
+        actual is not None
+        and (len(actual.cpus), len(actual.gpus)) == (len(planned.cpus), len(planned.gpus))
+        and dict(held.gpus_per_numa_node) == {actual.id: len(slot.gpus)}
+        and taken.get(actual.id, 0) + len(slot.gpus) <= len(actual.gpus)
+        and len(held.cpus) == slot.cpu_count
+        and (not slot.memory_numa or held.memory_numa == held.numa_nodes)
     )
 
 

@@ -132,7 +132,6 @@ def test_a_pod_in_another_proven_place_takes_the_free_slot_of_its_node() -> None
     seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 1})
     placed, findings = place(pool(), plan, [pod("a")], {"gpu-a": seen})
     assert findings == () and [(p.slot, p.ok) for p in placed] == [(0, True)]
-    assert [f.code for f in place(pool(), replace(plan, places=PLACES[:1]), [pod("a")], {"gpu-a": seen})[1]] == ["NoSlot"]
 
 
 def test_the_scheduler_may_put_two_pods_on_a_node_where_nothing_keeps_them_apart() -> None:
@@ -142,3 +141,28 @@ def test_the_scheduler_may_put_two_pods_on_a_node_where_nothing_keeps_them_apart
         placed, findings = place(pool(), plan, [pod("a"), pod("b")], {"gpu-a": seen})
         assert [p.ok for p in placed] == [True, ok]
         assert (findings == ()) == ok
+
+
+def only_numa_0() -> ModelPlan:
+    """One pod a node, planned on NUMA node 0."""
+    return model([Slot(numa_nodes=(0,), gpus=(0, 1, 2, 3), cpu_count=32, cpus_example=(), memory_numa=(0,))])
+
+
+def test_an_equal_numa_node_stands_for_the_planned_one() -> None:
+    seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 1})
+    placed, findings = place(pool(), only_numa_0(), [pod("a")], {"gpu-a": seen})
+    assert findings == ()
+    assert (placed[0].slot, placed[0].ok, placed[0].numa_nodes) == (0, True, (1,))
+
+
+def test_an_equal_numa_node_does_not_stand_for_it_with_memory_elsewhere() -> None:
+    seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 0})
+    assert [f.code for f in place(pool(), only_numa_0(), [pod("a")], {"gpu-a": seen})[1]] == ["NoSlot"]
+
+
+def test_a_numa_node_with_fewer_gpus_is_no_equal_one() -> None:
+    small = pool()
+    numa = (small.numa_nodes[0], replace(small.numa_nodes[1], gpus=(4, 5)))
+    seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 1})
+    uneven = replace(small, numa_nodes=numa)
+    assert [f.code for f in place(uneven, only_numa_0(), [pod("a")], {"gpu-a": seen})[1]] == ["NoSlot"]
