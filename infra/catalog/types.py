@@ -45,11 +45,6 @@ class AcceleratorMemory:
         """torch's total_memory in bytes, or None where nobody printed it."""
         return None if self.torch_gib is None else round(self.torch_gib * GIB)
 
-    @property
-    def low_bytes(self) -> int | None:
-        """The smallest total_memory seen."""
-        return self.total_bytes if self.torch_range_gib is None else round(self.torch_range_gib[0] * GIB)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Fabric:
@@ -147,10 +142,6 @@ class NetworkInterfaces:
     kind: str | None = None
     total_gbps: float | None = None
     hca_selector: str | None = None
-
-    @property
-    def has_rdma(self) -> bool:
-        return self.kind is not None and self.kind in ("InfiniBand", "RoCE", "EFA")
 
 
 @dataclass(frozen=True, kw_only=True)

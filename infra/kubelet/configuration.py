@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from infra.kubelet.faults import KubeletRefuses
@@ -386,9 +385,3 @@ def _access_defaults(fields: dict[str, Any]) -> None:
             "cacheUnauthorizedTTL": rules["cacheUnauthorizedTTL"] or 30 * SECOND,
         },
     }
-
-
-@lru_cache(maxsize=1)
-def known_fields() -> tuple[str, ...]:
-    """All field names, for suggestions."""
-    return tuple(sorted(FIELDS))

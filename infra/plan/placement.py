@@ -22,7 +22,7 @@ _MOST_BLOCKING_STEPS = 20_000
 class PodShape:
     """What admission needs to know of a model's pods, which are all equal.
 
-    `cpu` and `memory_bytes` are the main container's requests and limits; where the stack file gives none (`cpu_given`, `memory_given` False) the
+    `cpu` and `memory_bytes` are the main container's requests and limits; where the stack file gives no CPUs (`cpu_given` False) the
     decision may raise `cpu`. `copies` pods have to run at once (replicas times pods per replica), `surge` more may during an update.
     `repels` names other shapes that a required anti-affinity keeps off its nodes; its own copies are kept apart by `anti_affinity` alone.
     `gpus_path` is what an error about the number of GPUs points at, below `path`. `init_containers` and `sidecars` are Kubernetes containers.
@@ -36,7 +36,6 @@ class PodShape:
     copies: int
     resource_name: str = "nvidia.com/gpu"
     cpu_given: bool = False
-    memory_given: bool = False
     surge: int = 0
     anti_affinity: Literal["required", "preferred", "none"] = "required"
     repels: frozenset[str] = frozenset()

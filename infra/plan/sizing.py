@@ -311,7 +311,6 @@ def _pod_shape(
         copies=model.replicas * choice.pods_per_replica,
         resource_name=hardware.accelerator.resource_name,
         cpu_given=model.resources.cpu is not None,
-        memory_given=model.resources.memory is not None,
         surge=surge,
         anti_affinity=model.pod_anti_affinity,
         init_containers=model.init_containers,

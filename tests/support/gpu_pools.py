@@ -65,7 +65,6 @@ def pod_shape(
             "cpu": cpu if cpu is not None else 2 * (gpus + 2),
             "memory_bytes": parse_bytes(memory) if memory is not None else 64 * GIB,
             "cpu_given": cpu is not None,
-            "memory_given": memory is not None,
             "copies": 1,
             **fields,
         }

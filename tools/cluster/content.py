@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from tools.cluster.api import Api
@@ -128,8 +127,3 @@ def unbound_claim(api: Api, machines: MachineSet) -> str | None:
         if found is None or found.get("status", {}).get("phase") != "Bound":
             return f"claim {claim['namespace']}/{claim['name']} is not bound"
     return None
-
-
-def volume_folder(layout: Layout, namespace: str, name: str) -> Path:
-    """Where a claim's content lies on this machine."""
-    return layout.shared / namespace / name

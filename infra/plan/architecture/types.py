@@ -167,9 +167,6 @@ class Architecture:
         """True where the layer has a sparse-attention indexer of its own."""
         return self.mla is not None and self.mla.has_indexer and layer not in self.shared_index_layers
 
-    def attention_layers(self, kind: str) -> int:
-        return self.attention.count(kind)
-
     def head_dim_of(self, kind: str) -> int:
         return self.global_head_dim if kind == "full" and self.global_head_dim else self.head_dim
 

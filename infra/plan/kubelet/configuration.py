@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,3 @@ def policies_to_try(user: Mapping[str, Any], shape: NodeShape) -> tuple[tuple[st
             f"restricted and best-effort would merge the hints of {count} NUMA nodes, (2^{count} - 1)^2 combinations and more a container: not considered."
         )
     return TOPOLOGY_POLICIES, None
-
-
-def whole_core_sizes(shapes: Sequence[PodShape], threads_per_core: int) -> bool:
-    return all(shape.cpu % threads_per_core == 0 for shape in shapes)
