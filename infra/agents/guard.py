@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-REFUSALS = ("TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "NodeAffinity")
+REJECTED = "Pod was rejected: "  # before the reason of every pod that a kubelet refuses
 STORM_PODS, STORM_SECONDS = 3, 60
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 60, 900
 FORGET_SECONDS = 3600  # a node that kept quiet for so long begins anew
@@ -29,10 +29,9 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def refused(pod):
-    """Whether a kubelet refused the pod for topology or fit."""
+    """Whether a kubelet refused the pod."""
     status = pod.get("status") or {}
-    reason = status.get("reason") or ""
-    return status.get("phase") == "Failed" and (reason in REFUSALS or reason.startswith("OutOf"))
+    return status.get("phase") == "Failed" and (status.get("message") or "").startswith(REJECTED)
 
 
 def seconds_of(text):

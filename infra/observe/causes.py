@@ -6,12 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-_REFUSED = {
-    "TopologyAffinityError": "the kubelet's topology manager found no NUMA nodes that hold all its resources",
-    "UnexpectedAdmissionError": "a resource manager of the kubelet failed; often the device plugin is not registered or a device is gone",
-    "SMTAlignmentError": "its CPU count is no multiple of the threads of a core (full-pcpus-only)",
-    "NodeAffinity": "the node's labels changed after scheduling",
-}
+from infra.observe.refused import REJECTED, is_refused, meaning
+
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _SHOWN = 6
 
@@ -31,10 +27,8 @@ def causes(pods: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]
 
 def _causes_of_pod(pod: Mapping[str, Any], events: tuple[Mapping[str, Any], ...]) -> Iterator[str]:
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName", "")
-    reason = status.get("reason", "")
-    if status.get("phase") == "Failed" and (reason in _REFUSED or reason.startswith("OutOf")):
-        meaning = _REFUSED.get(reason) or f"{reason.removeprefix('OutOf')} ran out there"
-        yield f"refused by the kubelet of {node}: {reason} ({status.get('message', '').strip()}): {meaning}"
+    if status.get("phase") == "Failed":
+        yield _end_of_pod(pod, node)
         return
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
@@ -55,6 +49,16 @@ def _causes_of_pod(pod: Mapping[str, Any], events: tuple[Mapping[str, Any], ...]
         last = _last_event(pod, events)
         state = "runs but is not ready" if status.get("phase") == "Running" else "has not started"
         yield f"{state} on {node or 'no node'}{f': {last}' if last else ''}"
+
+
+def _end_of_pod(pod: Mapping[str, Any], node: str) -> str:
+    """A failed pod: refused by its kubelet, or ended after it had been admitted."""
+    status = pod["status"]
+    reason, message = status.get("reason", "no reason given"), (status.get("message") or "").strip()
+    if not is_refused(pod):
+        return f"ended on {node}: {reason}{f': {message}' if message else ''}"
+    sentence = f"refused by the kubelet of {node}: {reason} ({message.removeprefix(REJECTED).strip()})"
+    return f"{sentence}: {meaning(reason)}" if meaning(reason) else sentence
 
 
 def _causes_of_container(container: Mapping[str, Any], node: str) -> Iterator[str]:

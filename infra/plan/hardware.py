@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.catalog.machine import machine_of
+from infra.catalog.machine import missing_facts
 from infra.catalog.names import accelerator_of, find_shape
 from infra.catalog.topology import shape_from_topology
 from infra.catalog.types import Accelerator, NodeShape, NumaNode
 from infra.config.pools import NodePool
+from infra.errors import PlanError
 from infra.plan.pod_resources import MachineShare
 from infra.units import parse_bytes, parse_millicpu
 
@@ -70,5 +71,6 @@ def hardware_of(pool: NodePool, path: str) -> PoolHardware:
     else:
         where = f"{path}.nodeShape"
         shape = find_shape(pool.node_shape or "", where)
-    machine_of(shape, where)
+    if problems := missing_facts(shape, where):
+        raise PlanError(problems)
     return PoolHardware(path=path, pool=pool, shape=shape, accelerator=accelerator_of(shape, where))

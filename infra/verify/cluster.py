@@ -11,6 +11,7 @@ from infra.observe.client import Client
 from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.look import observe
 from infra.observe.model import ClusterObservation, ObservedNode
+from infra.observe.refused import REJECTED, is_refused
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 from infra.render import labels, names
 from infra.units import parse_millicpu
@@ -18,9 +19,6 @@ from infra.verify.finding import Finding
 from infra.verify.kubelet_state import parse_cpu_manager_state, parse_memory_manager_state, read_device_checkpoint
 from infra.verify.node_files import NodeFiles, read_node_files
 from infra.verify.placement import NodeState, PlacedPod, RunningPod, place
-
-# Refusals of a kubelet: a pod with one of these reasons failed for good, and its Deployment made another.
-REFUSALS = ("TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "OutOf", "NodeAffinity", "InvalidPod")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +82,11 @@ def parse_states(files: Mapping[str, NodeFiles]) -> tuple[dict[str, NodeState], 
     for node, entry in files.items():
         if entry.why:
             findings.append(
-                Finding(
-                    code="NodeUnread",
-                    path=f"nodes.{node}",
-                    severity="error",
-                    message=f"the kubelet's state on {node} could not be read: {entry.why}.",
-                    remedy=f"kubectl get events -A --field-selector involvedObject.kind=Pod | grep {node}",
+                _error(
+                    "NodeUnread",
+                    f"nodes.{node}",
+                    f"the kubelet's state on {node} could not be read: {entry.why}.",
+                    f"kubectl get events -A --field-selector involvedObject.kind=Pod | grep {node}",
                 )
             )
             continue
@@ -103,7 +100,7 @@ def parse_states(files: Mapping[str, NodeFiles]) -> tuple[dict[str, NodeState], 
                 parsed[key] = parse(entry.texts[name], source=f"{node}:{name}") if name in entry.texts else None
             except NumawiseError as error:
                 parsed[key] = None
-                findings += [Finding(code=p.code, path=p.path, severity="error", message=p.message) for p in error.problems]
+                findings += [_error(p.code, p.path, p.message) for p in error.problems]
         states[node] = NodeState(node=node, **parsed)
     return states, findings
 
@@ -112,12 +109,11 @@ def check_node(pool: PoolPlan, name: str, seen: ClusterObservation, state: NodeS
     """The four checks of one node."""
     node = seen.node(name)
     if node is None:
-        finding = Finding(
-            code="UnknownNode",
-            path=f"nodes.{name}",
-            severity="error",
-            message=f"{name} is no node of the cluster.",
-            remedy="Correct nodeNames, or add the node: kubectl get nodes",
+        finding = _error(
+            "UnknownNode",
+            f"nodes.{name}",
+            f"{name} is no node of the cluster.",
+            "Correct nodeNames, or add the node: kubectl get nodes",
         )
         return NodeCheck(
             node=name, pool=pool.name, checks={"kubelet": False, "labels": False, "devices": False, "topology": False}
@@ -137,24 +133,22 @@ def _kubelet(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
     path = f"nodes.{node.name}"
     if node.kubelet is None:
         return [
-            Finding(
-                code="KubeletUnread",
-                path=path,
-                severity="error",
-                message=f"configz of {node.name} could not be read: {node.kubelet_unreadable}.",
-                remedy=f"kubectl get --raw /api/v1/nodes/{node.name}/proxy/configz",
+            _error(
+                "KubeletUnread",
+                path,
+                f"configz of {node.name} could not be read: {node.kubelet_unreadable}.",
+                f"kubectl get --raw /api/v1/nodes/{node.name}/proxy/configz",
             )
         ]
     differences = kubelet_differences(pool.kubelet, node.kubelet)
     if not differences:
         return []
     return [
-        Finding(
-            code="KubeletDiffers",
-            path=path,
-            severity="error",
-            message=f"the kubelet of {node.name} has drifted: {'; '.join(differences)}.",
-            remedy=f"Write {names.kubelet_drop_in(pool)} again (python -m infra render) and restart the drained kubelet.",
+        _error(
+            "KubeletDiffers",
+            path,
+            f"the kubelet of {node.name} has drifted: {'; '.join(differences)}.",
+            f"Write {names.kubelet_drop_in(pool)} again (python -m infra render) and restart the drained kubelet.",
         )
     ]
 
@@ -170,12 +164,11 @@ def _labels(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
         return []
     command = " ".join(f"{key}={value}" for key, value in wanted.items())
     return [
-        Finding(
-            code="LabelsDiffer",
-            path=f"nodes.{node.name}",
-            severity="error",
-            message=f"labels of {node.name}: {'; '.join(wrong)}.",
-            remedy=f"pulumi up --refresh, or kubectl label --overwrite node {node.name} {command}",
+        _error(
+            "LabelsDiffer",
+            f"nodes.{node.name}",
+            f"labels of {node.name}: {'; '.join(wrong)}.",
+            f"pulumi up --refresh, or kubectl label --overwrite node {node.name} {command}",
         )
     ]
 
@@ -185,12 +178,11 @@ def _devices(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
     if allocatable == pool.allocatable_gpus:
         return []
     return [
-        Finding(
-            code="DevicesDiffer",
-            path=f"nodes.{node.name}",
-            severity="error",
-            message=f"{node.name} offers {allocatable} {pool.resource_name}, planned {pool.allocatable_gpus}.",
-            remedy=f"Look at its device plugin's log: kubectl get pods -A --field-selector spec.nodeName={node.name}",
+        _error(
+            "DevicesDiffer",
+            f"nodes.{node.name}",
+            f"{node.name} offers {allocatable} {pool.resource_name}, planned {pool.allocatable_gpus}.",
+            f"Look at its device plugin's log: kubectl get pods -A --field-selector spec.nodeName={node.name}",
         )
     ]
 
@@ -216,12 +208,11 @@ def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> li
     if not found:
         return []
     return [
-        Finding(
-            code="TopologyDiffers",
-            path=path,
-            severity="error",
-            message=f"{node.name} is not {pool.node_shape}: {'; '.join(found)}.",
-            remedy="Take the node's own facts over: python -m infra shape",
+        _error(
+            "TopologyDiffers",
+            path,
+            f"{node.name} is not {pool.node_shape}: {'; '.join(found)}.",
+            "Take the node's own facts over: python -m infra shape",
         )
     ]
 
@@ -234,14 +225,13 @@ def running_pods(client: Client, model: ModelPlan) -> tuple[list[RunningPod], li
     for raw in client.list(f"/api/v1/namespaces/{model.namespace}/pods", query={"labelSelector": selector}):
         metadata, status = raw["metadata"], raw.get("status") or {}
         if status.get("phase") == "Failed":
-            if str(status.get("reason", "")).startswith(REFUSALS):
+            if is_refused(raw):
                 findings.append(
-                    Finding(
-                        code="PodRefused",
-                        path=f"pods.{metadata['name']}",
-                        severity="error",
-                        message=f"the kubelet of {raw['spec'].get('nodeName')} refused {metadata['name']}: {status['reason']}: {status.get('message', '')}",
-                        remedy=f"kubectl -n {model.namespace} delete pod {metadata['name']}",
+                    _error(
+                        "PodRefused",
+                        f"pods.{metadata['name']}",
+                        f"the kubelet of {raw['spec'].get('nodeName')} refused {metadata['name']}: {status.get('reason', '')}: {status['message'].removeprefix(REJECTED)}",
+                        f"kubectl -n {model.namespace} delete pod {metadata['name']}",
                     )
                 )
             continue
@@ -266,11 +256,14 @@ def missing_pods(model: ModelPlan, pods: list[RunningPod]) -> list[Finding]:
     if ready >= planned:
         return []
     return [
-        Finding(
-            code="PodsMissing",
-            path=f"models.{model.name}",
-            severity="error",
-            message=f"{ready} of {planned} pods of {model.name} are Ready.",
-            remedy=f"kubectl -n {model.namespace} describe deployment {names.workload(model)}",
+        _error(
+            "PodsMissing",
+            f"models.{model.name}",
+            f"{ready} of {planned} pods of {model.name} are Ready.",
+            f"kubectl -n {model.namespace} describe deployment {names.workload(model)}",
         )
     ]
+
+
+def _error(code: str, path: str, message: str, remedy: str = "") -> Finding:
+    return Finding(code=code, path=path, severity="error", message=message, remedy=remedy)

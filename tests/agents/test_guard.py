@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from infra.agents import guard
+from infra.observe import refused
 from infra.render.guard import refusal_guard
 from tests.support.builders import cluster_plan, pool_plan
 
@@ -23,12 +24,18 @@ def at(seconds: float) -> str:
 
 
 def pod(
-    number: int, *, node: str = "gpu-a", age: float = 1, reason: str = "TopologyAffinityError", phase: str = "Failed"
+    number: int,
+    *,
+    node: str = "gpu-a",
+    age: float = 1,
+    reason: str = "TopologyAffinityError",
+    phase: str = "Failed",
+    message: str = "Pod was rejected: no locality",
 ) -> dict[str, Any]:
     return {
         "metadata": {"namespace": "inference", "name": f"llama-{number}", "creationTimestamp": at(-age)},
         "spec": {"nodeName": node},
-        "status": {"phase": phase, "reason": reason},
+        "status": {"phase": phase, "reason": reason, "message": message},
     }
 
 
@@ -68,13 +75,24 @@ def test_refusals_of_long_ago_are_no_storm() -> None:
     assert len(deletions) == 9
 
 
-@pytest.mark.parametrize("other", [{"reason": "Evicted"}, {"reason": ""}, {"phase": "Running"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"reason": "Evicted", "message": "The node was low on resource: memory."},
+        {"reason": "Terminated", "message": "Pod was terminated in response to imminent node shutdown."},
+        {"message": ""},
+        {"message": None},
+        {"phase": "Running"},
+    ],
+)
 def test_pods_that_failed_otherwise_are_none_of_its_business(other: Any) -> None:
     assert decide([pod(i, **other) for i in range(5)]) == ({}, [], [])
 
 
-@pytest.mark.parametrize("reason", ["OutOfnvidia.com/gpu", "OutOfcpu", "UnexpectedAdmissionError", "SMTAlignmentError"])
-def test_every_refusal_for_fit_counts(reason: str) -> None:
+@pytest.mark.parametrize(
+    "reason", ["OutOfnvidia.com/gpu", "UnexpectedAdmissionError", "SMTAlignmentError", "NodeShutdown", "Unheard"]
+)
+def test_every_refusal_of_a_kubelet_counts_whatever_its_reason(reason: str) -> None:
     assert "gpu-a" in decide([pod(i, reason=reason) for i in range(3)])[0]
 
 
@@ -221,3 +239,11 @@ def test_it_runs_wherever_there_is_room_even_among_gpu_nodes_alone() -> None:
     assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
     assert {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in spec["tolerations"]
     assert "@sha256:" in spec["containers"][0]["image"]
+
+
+def test_it_tells_refused_pods_as_the_rest_of_the_program_does() -> None:
+    assert guard.REJECTED == refused.REJECTED
+    for phase in ("Failed", "Running", "Succeeded"):
+        for message in ("Pod was rejected: no locality", "The node was low on resource: memory.", "", None):
+            pod = {"status": {"phase": phase, "message": message}}
+            assert guard.refused(pod) == refused.is_refused(pod), pod

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.load import shapes
-from infra.catalog.machine import devices_of, machine_of, shape_warnings
+from infra.catalog.machine import devices_of, machine_of, missing_facts, shape_warnings
 from infra.catalog.shapes import group_into_cores
 from infra.catalog.topology import shape_from_topology
-from infra.errors import ConfigError, PlanError
+from infra.errors import ConfigError
 
 
 def topology(**changes: Any) -> dict[str, Any]:
@@ -49,17 +49,17 @@ def test_the_machine_has_the_form_of_an_admission_case() -> None:
     assert first["cpus"][:2] == [[0, 112], [1, 113]] and len(first["cpus"]) == 56
     assert first["memory_bytes"] == 1007 << 30
     assert first["distances"] == [10, 21] and first["hugepages"] == {"1Gi": 4}
-    assert "socket" not in first
+    assert first["socket"] == 0
     assert machine_of(shapes()["dgx-h100"])["numa"][1]["socket"] == 1
 
 
 def test_every_shape_is_a_machine_or_says_what_it_lacks() -> None:
     for shape in shapes().values():
-        needed = [name for name in shape.missing if not name.endswith(".gpus")]
-        if needed:
-            with pytest.raises(PlanError, match="nothing is guessed"):
-                machine_of(shape)
+        problems = missing_facts(shape, "nodeShape")
+        if shape.missing:
+            assert "nothing is guessed" in problems[0].message
         else:
+            assert problems == []
             numa = machine_of(shape)["numa"]
             assert len(numa) == len(shape.numa_nodes)
             assert sum(len(core) for node in numa for core in node["cpus"]) == shape.cpu_count
@@ -71,6 +71,8 @@ def test_devices_carry_their_numa_node() -> None:
     flat = shape_from_topology(topology(virtualMachine=True, numaInGuest=False))
     assert flat.hides_numa and flat.gpus_per_numa_node is None
     assert all(device["numa"] == [] for device in devices_of(flat, "nvidia.com/gpu")["nvidia.com/gpu"])
+    # AMD's plugin passes on the kernel's -1, which no NUMA node of the machine matches.
+    assert all(device["numa"] == [-1] for device in devices_of(flat, "amd.com/gpu")["amd.com/gpu"])
 
 
 def test_all_problems_of_a_topology_come_at_once_with_their_paths() -> None:

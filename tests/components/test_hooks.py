@@ -22,7 +22,7 @@ DEPLOYMENT = {
 REFUSED = {
     "metadata": {"name": "llama-70b-1"},
     "spec": {"nodeName": "gpu-a"},
-    "status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no locality"},
+    "status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected: no locality"},
 }
 
 

@@ -151,6 +151,11 @@ class RunningStack:
         return sorted(resource["urn"] for resource in checkpoint["checkpoint"]["latest"].get("resources") or ())
 
 
+def assert_verified(stack: RunningStack) -> None:
+    verified = stack.verify()
+    assert verified["ok"], verified["findings"]
+
+
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
     """The embedded cluster with the nodes of stack local, and nothing of the stack on it yet; ended after the module."""

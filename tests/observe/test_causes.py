@@ -18,7 +18,7 @@ def waiting(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
 
 
 def test_a_storm_of_refused_pods_is_one_sentence_with_its_count() -> None:
-    message = "Resources cannot be allocated with Topology locality"
+    message = "Pod was rejected: Resources cannot be allocated with Topology locality"
     pods = [pod(f"llama-{i}", phase="Failed", reason="TopologyAffinityError", message=message) for i in range(37)]
     (sentence,) = causes(pods, [])
     assert sentence.startswith("refused by the kubelet of gpu-a: TopologyAffinityError (Resources cannot")
@@ -26,8 +26,20 @@ def test_a_storm_of_refused_pods_is_one_sentence_with_its_count() -> None:
 
 
 def test_a_resource_that_ran_out_on_the_node_is_named() -> None:
-    (sentence,) = causes([pod(phase="Failed", reason="OutOfnvidia.com/gpu", message="Node didn't have enough")], [])
+    (sentence,) = causes(
+        [pod(phase="Failed", reason="OutOfnvidia.com/gpu", message="Pod was rejected: Node didn't have enough")], []
+    )
     assert "nvidia.com/gpu ran out there" in sentence
+
+
+def test_a_refusal_of_an_unknown_reason_is_told_as_one() -> None:
+    (sentence,) = causes([pod(phase="Failed", reason="SysctlForbidden", message="Pod was rejected: forbidden sysctl")], [])
+    assert sentence == "refused by the kubelet of gpu-a: SysctlForbidden (forbidden sysctl)"
+
+
+def test_a_pod_that_was_evicted_after_it_had_been_admitted_says_so() -> None:
+    (sentence,) = causes([pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")], [])
+    assert sentence == "ended on gpu-a: Evicted: The node was low on resource: memory."
 
 
 def test_what_the_scheduler_says_is_passed_on() -> None:

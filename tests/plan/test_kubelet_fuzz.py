@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from infra.catalog.machine import devices_of, machine_of
 from infra.errors import PlanError
 from infra.kubelet import simulate_case
 from infra.plan.kubelet.fields import KINDS
-from infra.plan.kubelet.machine import devices_of, machine_of
 from infra.plan.placement import PodShape
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 

@@ -30,7 +30,7 @@ def machine_set_of_stack(stack: str) -> dict[str, Any]:
             nodes.append(
                 {
                     "name": name,
-                    "machine": machine_of(hardware.shape, hardware.path),
+                    "machine": machine_of(hardware.shape),
                     "devices": {
                         resource: [
                             device | {"id": device_id(planned.vendor, name, number)} for number, device in enumerate(entries)

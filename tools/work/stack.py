@@ -9,6 +9,7 @@ from tools.engine import Engine, Workspace
 from tools.toolchain import toolchain
 from tools.work.embedded import check_machine, cluster, settle_state, take_down
 from tools.work.steps import Steps
+from tools.work.suite_clusters import end_leftovers
 
 _ENGINE_PARTS = ("kubectl", "pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
 
@@ -60,12 +61,13 @@ def shell(stack: str) -> int:
 
 
 def down() -> int:
-    """Stops the embedded cluster and everything of it."""
+    """Stops the embedded cluster and everything of it, and what killed tests left running."""
     workspace = Workspace.of(stack="local")
-    steps = Steps("down", total=1)
+    steps = Steps("down", total=2)
     steps.call(
         "stopping the cluster", lambda: take_down(workspace), remedy="run it again; the processes that it names are still there"
     )
+    steps.call("clusters that killed tests left", end_leftovers)
     steps.done("nothing of the embedded cluster runs any more")
     return 0
 

@@ -1,4 +1,4 @@
-"""make test and make soak: the suites in order, the real cluster in a state folder of its own."""
+"""make test and make soak: the suites in order."""
 
 from __future__ import annotations
 
@@ -10,34 +10,30 @@ import sys
 import time
 from importlib import metadata
 
-from tools.engine import Workspace
 from tools.toolchain import toolchain
 from tools.work.check import VET_REMEDY, check, go_vet
-from tools.work.embedded import check_machine, cluster_environment, take_down
+from tools.work.embedded import check_machine
 from tools.work.steps import CHECKOUT, Steps
+from tools.work.suite_clusters import suite_folder
 
 SEED = "20261129"
+# The embedded clusters mostly wait: three of them fill two cores.
+CLUSTERS_AT_ONCE = 3
 
 
 def test() -> int:
-    """Checks, the pure and component tests, then those on the embedded cluster."""
+    """Checks, the pure and component tests, then those on embedded clusters."""
+    steps = Steps("test", total=4)
     # What fails in seconds comes before the programs, which a new machine builds for half an hour; go vet then finds them compiled.
     check(vet=False)
-    steps = Steps("test", total=5)
-    steps.run("tests without a cluster", _pytest("not soak and not e2e"), remedy="the failures stand above")
+    steps.run("tests without a cluster", _pytest("not soak and not e2e", "-n", "auto"), remedy="the failures stand above")
     check_machine()
-    workspace = _workspace("test")
     steps.call("toolchain", _bring)
     steps.call("go vet", go_vet, remedy=VET_REMEDY)
-    try:
-        steps.run(
-            "tests on the embedded cluster",
-            _pytest("e2e and not soak"),
-            env=cluster_environment(workspace),
-            remedy="the failures stand above",
-        )
-    finally:
-        steps.call("stopping the tests' cluster", lambda: take_down(workspace))
+    with suite_folder() as folder:
+        # A file's tests share a cluster and build on each other.
+        options = ("-n", str(CLUSTERS_AT_ONCE), "--dist", "loadfile", "-vv", "--durations", "15", f"--basetemp={folder}")
+        steps.run("tests on embedded clusters", _pytest("e2e and not soak", *options), remedy="the failures stand above")
     steps.done("all tests passed")
     return 0
 
@@ -48,18 +44,14 @@ def soak() -> int:
     The seed (NUMAWISE_SEED, else a fixed one) is hypothesis'; suites that draw otherwise have theirs in their files.
     """
     seed = os.environ.get("NUMAWISE_SEED", SEED)
-    workspace = _workspace("soak")
-    check_machine()
-    steps = Steps("soak", total=3)
-    steps.call("toolchain", _bring)
+    steps = Steps("soak", total=1)
     began = time.time()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(began))
     folder = CHECKOUT / ".state" / "soak-results"
     folder.mkdir(parents=True, exist_ok=True)
     junit = folder / f"{stamp}.xml"
-    command = [*_pytest("soak"), f"--hypothesis-seed={seed}", f"--junit-xml={junit}"]
-    done = subprocess.run(command, cwd=CHECKOUT, env=cluster_environment(workspace), stdin=subprocess.DEVNULL)
-    steps.call("stopping the suite's cluster", lambda: take_down(workspace))
+    command = _pytest("soak", "-n", "auto", "-vv", f"--hypothesis-seed={seed}", f"--junit-xml={junit}")
+    done = subprocess.run(command, cwd=CHECKOUT, stdin=subprocess.DEVNULL)
     result = {
         "seed": seed,
         "passed": done.returncode == 0,
@@ -82,16 +74,12 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}, **programs}
 
 
-def _workspace(name: str) -> Workspace:
-    return Workspace.of(stack="local", state=CHECKOUT / ".state" / name)
-
-
 def _bring() -> None:
     toolchain().ensure()
 
 
-def _pytest(marks: str) -> list[str]:
-    return [sys.executable, "-m", "pytest", "-m", marks]
+def _pytest(marks: str, *options: str) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-m", marks, *options]
 
 
 def _commit() -> str:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infra.catalog.machine import missing_facts
 from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
 from infra.errors import PlanError, Problem
 from infra.kubelet import Kubelet
 from infra.plan.kubelet.failures import Failure
 from infra.plan.kubelet.fields import read_user_fields
-from infra.plan.kubelet.machine import missing_facts
 from infra.plan.kubelet.platforms import PlatformFields, kube_reserved_millicpu
 from infra.plan.kubelet.question import Question, advise_on, reserved_by_node, start_kubelet, without
 from infra.plan.kubelet.reasons import binding_of, cpu_reasons, place_reasons, pool_reasons, warn_of_hardware, warn_of_misalignment

@@ -1,87 +1,15 @@
-"""A node shape as a kubelet would find it, at the memory that the catalog promises and at more."""
+"""What of a machine decides a kubelet's answers: memory at and above the catalog's promise, and how many NUMA nodes a request needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 from infra.catalog.types import NodeShape
-from infra.errors import Problem
 from infra.plan.kubelet.reserve import usable_bytes
 
 _MUCH_MORE = 64  # times the promised memory: no request is wider than one NUMA node any more
-
-
-def missing_facts(shape: NodeShape, path: str) -> list[Problem]:
-    """What the shape does not say, but a kubelet's answer depends on."""
-    if not shape.missing:
-        return []
-    return [
-        Problem(
-            path,
-            "UnknownHardware",
-            f"the catalog does not know {', '.join(shape.missing)} of {shape.id}, so that no admission can be proven; write the facts inline as "
-            "`topology:` (python -m infra topology reads them from a node's own outputs).",
-        )
-    ]
-
-
-def machine_of(
-    shape: NodeShape, memory_factors: Mapping[int, int] | None = None, *, without_empty_nodes: bool = False
-) -> dict[str, Any]:
-    """The machine in the form that the simulator reads; `memory_factors` multiplies the memory of NUMA nodes by id.
-
-    `without_empty_nodes` leaves NUMA nodes out that have neither CPUs nor GPUs (GB200 shows 32 of them): no topology policy and no memory manager, then
-    no answer depends on them.
-    """
-    factors = memory_factors or {}
-    nodes = []
-    for index, node in enumerate(shape.numa_nodes):
-        if without_empty_nodes and not node.cpus and not node.gpus:
-            continue
-        entry: dict[str, Any] = {
-            "id": node.id,
-            "cpus": [list(core) for core in node.cores or ()],
-            "socket": _socket(shape, index),
-            "memory_bytes": (node.memory_bytes or 0) * factors.get(node.id, 1),
-        }
-        if node.hugepages:
-            entry["hugepages"] = dict(node.hugepages)
-        if node.distances:
-            entry["distances"] = list(node.distances)
-        nodes.append(entry)
-    total = sum((node.memory_bytes or 0) * factors.get(node.id, 1) for node in shape.numa_nodes)
-    return {"numa": nodes, "memory_capacity_bytes": total}
-
-
-def _socket(shape: NodeShape, index: int) -> int:
-    """The given socket; else NUMA nodes in order over the known sockets; else each node with CPUs is a socket of its own."""
-    node = shape.numa_nodes[index]
-    if node.socket is not None:
-        return node.socket
-    with_cpus = [position for position, other in enumerate(shape.numa_nodes) if other.cpus]
-    if index not in with_cpus:
-        return 0
-    rank, count = with_cpus.index(index), len(with_cpus)
-    return rank * shape.sockets // count if shape.sockets and count % shape.sockets == 0 else rank
-
-
-def devices_of(shape: NodeShape, resource_name: str) -> dict[str, list[dict[str, Any]]]:
-    """The devices as the plugin reports them.
-
-    Where a virtual machine hides NUMA, the kernel says node -1: NVIDIA's plugin leaves the topology out then, AMD's passes the -1 on
-    (internal/pkg/plugin of ROCm/k8s-device-plugin), which no NUMA node of the machine matches.
-    """
-    hidden = shape.numa_in_guest is False
-    nowhere: dict[str, Any] = {"numa": [-1]} if resource_name.startswith("amd.com/") else {}
-    return {
-        resource_name: [
-            {"id": f"gpu{gpu}", **(nowhere if hidden or node is None else {"numa": [node]})}
-            for gpu, node in enumerate(shape.gpu_numa_nodes)
-        ]
-    }
 
 
 def memory_variants(shape: NodeShape, *, pinned: bool) -> tuple[tuple[str, Mapping[int, int]], ...]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infra.catalog.machine import devices_of, machine_of
 from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
 from infra.errors import Problem
 from infra.kubelet import Device, Kubelet, Machine
 from infra.kubelet.advice import advise
-from infra.plan.kubelet.machine import devices_of, machine_of
 from infra.plan.kubelet.proof import MOST_STATES, Resident
 from infra.plan.kubelet.reserve import DEFAULT_MAX_PODS, Reservations
 from infra.plan.placement import Load, NodeCapacity, PodShape

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from infra.catalog.machine import devices_of, machine_of
 from infra.kubelet import Kubelet, KubeletRefuses
 from infra.plan.kubelet.bound import NumaRoom, never_blocked
 from infra.plan.kubelet.candidates import candidates, whole_cores_only
 from infra.plan.kubelet.configuration import Candidate, configuration, policies_to_try
 from infra.plan.kubelet.failures import Failure, conflicts_of, no_room, refused, unproven, will_not_start
-from infra.plan.kubelet.machine import devices_of, machine_of, memory_variants
+from infra.plan.kubelet.machine import memory_variants
 from infra.plan.kubelet.proof import Footprint, NumaMap, Proof, Refusal, Resident, Undecided, prove
 from infra.plan.kubelet.question import ENOUGH_STATES, Question, capacity_of, residents_of, start_kubelet
 from infra.plan.placement import Load, NodeCapacity, Placement, TooManyLoads, describe, maximal_loads, spread

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.catalog.machine import devices_of, machine_of
 from infra.kubelet import Kubelet
-from infra.plan.kubelet.machine import devices_of, machine_of
 from infra.plan.kubelet.proof import Admission, Footprint, NumaMap, fill
 from infra.plan.kubelet.question import Question, residents_of
 from infra.plan.kubelet.search import Answer
