@@ -64,12 +64,12 @@ class VllmDeployment(Component):
             }
             before.append(apply(f"{name}-secret", secret, self.child()))
         served: Any = endpoint(model)
-        timeout = f"{model.update_timeout_seconds}s"
+        timeouts = {"create": f"{model.create_timeout_seconds}s", "update": f"{model.update_timeout_seconds}s"}
         for manifest in vllm(args.plan, model, secrets=args.secrets):
             options = self.child(after=before)
             workload = manifest["kind"] in ("Deployment", "LeaderWorkerSet")
             if workload or manifest["kind"] == "Service":
-                options.custom_timeouts = pulumi.CustomTimeouts(create=timeout, update=timeout, delete="10m")
+                options.custom_timeouts = pulumi.CustomTimeouts(**timeouts, delete="10m")
             if workload:
                 options.hooks = pulumi.ResourceHookBinding(on_error=[args.explain])
                 if args.secrets:

@@ -271,6 +271,7 @@ def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -
         max_unavailable=size.max_unavailable,
         startup_budget_seconds=size.startup.budget_seconds,
         progress_deadline_seconds=size.startup.progress_deadline_seconds,
+        create_timeout_seconds=size.startup.create_timeout_seconds,
         update_timeout_seconds=size.startup.update_timeout_seconds,
         rank_binding=decision.bindings[model.name],
         memory=size.memory.as_json(),

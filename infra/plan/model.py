@@ -143,6 +143,7 @@ class ModelPlan:
     max_unavailable: int
     startup_budget_seconds: int
     progress_deadline_seconds: int
+    create_timeout_seconds: int
     update_timeout_seconds: int
     rank_binding: RankBinding | None  # None: the pod fits one NUMA node and the cpuset alone holds it there
     memory: Mapping[str, Any]  # in the form of `python -m infra fit`

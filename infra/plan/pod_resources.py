@@ -253,11 +253,12 @@ def _memory(
 
 @dataclass(frozen=True, kw_only=True)
 class StartupBudget:
-    """Seconds: the startup probe allows `budget_seconds`; the Deployment's `progress_deadline_seconds` is above it, the engine's update timeout above that."""
+    """Seconds: the startup probe allows `budget_seconds`; the Deployment's `progress_deadline_seconds` is above it, the engine's timeouts above that."""
 
     load_seconds: int
     budget_seconds: int
     progress_deadline_seconds: int
+    create_timeout_seconds: int
     update_timeout_seconds: int
     reasons: tuple[str, ...]
 
@@ -267,6 +268,7 @@ LOAD_MARGIN = Fraction(3, 2)
 ENGINE_START_SECONDS = 300  # imports, process groups, torch.compile without a cache, graph capture
 IMAGE_PULL_SECONDS = 600  # a vLLM image has 8 to 12 GB compressed
 GRACE_SECONDS = 120
+ANSWER_SECONDS = 30  # from the controller's last word on a Deployment until the engine has seen it
 
 
 def startup_budget(
@@ -314,6 +316,8 @@ def startup_budget(
             ]
         )
     waves = ceil(replicas / max(1, replicas_at_a_time))
+    # New replicas all start at once, and no old pod has to end before them.
+    create = _round_up(deadline + ANSWER_SECONDS, 60)
     timeout = _round_up(waves * (deadline + GRACE_SECONDS), 60)
     reasons.append(
         f"progressDeadlineSeconds {deadline}: "
@@ -324,12 +328,13 @@ def startup_budget(
         )
     )
     reasons.append(
-        f"update timeout {timeout} s: {waves} {'wave' if waves == 1 else 'waves'} of {replicas_at_a_time}, each the progress deadline and {GRACE_SECONDS} s to end the old pod."
+        f"create timeout {create} s: all replicas start at once; update timeout {timeout} s: {waves} {'wave' if waves == 1 else 'waves'} of {replicas_at_a_time}, each the progress deadline and {GRACE_SECONDS} s to end the old pod."
     )
     return StartupBudget(
         load_seconds=load,
         budget_seconds=decided,
         progress_deadline_seconds=deadline,
+        create_timeout_seconds=create,
         update_timeout_seconds=timeout,
         reasons=tuple(reasons),
     )

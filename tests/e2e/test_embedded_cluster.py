@@ -89,7 +89,8 @@ def test_a_pod_that_no_numa_node_holds_is_refused_by_the_kubelet(cluster: Embedd
 def test_logs_and_configz_go_through_the_api_server(cluster: EmbeddedCluster) -> None:
     cluster.create_pod(pod_manifest("talker", image="busybox:1.36", command=["sh", "-c", "echo first; echo second >&2; sleep 60"]))
     cluster.wait_for_pod("talker", has_phase("Running"))
-    wait_for(lambda: cluster.kubectl("-n", "inference", "logs", "talker").stdout == "first\nsecond\n")
+    # Two streams: nothing orders them.
+    wait_for(lambda: sorted(cluster.kubectl("-n", "inference", "logs", "talker").stdout.split()) == ["first", "second"])
     cluster.delete_pod("talker")
     configuration = cluster.api.get("/api/v1/nodes/gpu-a/proxy/configz")["kubeletconfig"]
     assert configuration["topologyManagerPolicy"] == "single-numa-node"

@@ -132,6 +132,7 @@ def test_deadlines_are_in_order_at_any_speed(weights: int, speed: float) -> None
     start = startup_budget(weights, storage_bytes_per_second=speed, replicas=5, replicas_at_a_time=2)
     assert start.budget_seconds >= Fraction(3, 2) * start.load_seconds
     assert start.progress_deadline_seconds > start.budget_seconds
+    assert start.progress_deadline_seconds + 30 <= start.create_timeout_seconds < start.progress_deadline_seconds + 90
     assert start.update_timeout_seconds >= 3 * start.progress_deadline_seconds
 
 

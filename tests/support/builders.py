@@ -122,6 +122,7 @@ def model_plan(name: str, pool: PoolPlan, **changes: Any) -> ModelPlan:
         max_unavailable=1,
         startup_budget_seconds=1055,
         progress_deadline_seconds=1300,
+        create_timeout_seconds=2100,
         update_timeout_seconds=3000,
         rank_binding=None,
         memory={"fits": True},

@@ -17,8 +17,8 @@ from tools.work.steps import CHECKOUT, Steps
 from tools.work.suite_clusters import suite_folder
 
 SEED = "20261129"
-# The embedded clusters mostly wait: three of them fill two cores.
-CLUSTERS_AT_ONCE = 3
+# The embedded clusters mostly wait: four of them fill two cores.
+CLUSTERS_AT_ONCE = 4
 
 
 def test() -> int:
