@@ -211,6 +211,14 @@ def test_experts_that_cannot_be_cut_are_spread_only_where_the_user_leaves_it_ope
     assert not any(size.expert_parallel for size in without)
 
 
+@pytest.mark.parametrize("wish", [Wish(), Wish(tensor_parallel_size=1), Wish(tensor_parallel_size=4)])
+def test_machines_beyond_a_stage_a_layer_add_no_sizes(wish: Wish) -> None:
+    architecture, shape = model("Meta-Llama-3-70B-Instruct"), find_shape("dgx-h100", "")
+    sizes = candidate_sizes(architecture, shape, 200, wish)
+    assert candidate_sizes(architecture, shape, 10_000, wish) == sizes
+    assert max(size.pipeline_parallel_size for size in sizes) > architecture.layers, "the rule that ends it is told"
+
+
 def test_latent_attention_hears_of_data_parallel() -> None:
     choice = decide("DeepSeek-V3", "dgx-h200", 125)
     hint = choice.alternatives[-1]

@@ -77,9 +77,11 @@ def tiers(architecture: Architecture, shape: NodeShape, nodes: int, wish: Wish) 
     Preferred are pods that divide the machine evenly. Inside a link domain tensor parallel comes before pipeline parallel: stages only beyond the largest
     tensor-parallel size that the model and the domain allow. Over PCIe pipeline parallel comes before tensor parallel.
     """
-    sizes = candidate_sizes(architecture, shape, nodes, wish)
-    preferred = tuple(size for size in sizes if _is_preferred(architecture, shape, size, wish))
-    return preferred, tuple(size for size in sizes if size not in preferred)
+    preferred: list[Size] = []
+    others: list[Size] = []
+    for size in candidate_sizes(architecture, shape, nodes, wish):
+        (preferred if _is_preferred(architecture, shape, size, wish) else others).append(size)
+    return tuple(preferred), tuple(others)
 
 
 def _is_preferred(architecture: Architecture, shape: NodeShape, size: Size, wish: Wish) -> bool:
@@ -142,7 +144,10 @@ def _pipelines(architecture: Architecture, tensor: int, data: int, gpus_per_node
     yield from range(1, inside + 1)
     if data == 1 and tensor <= gpus_per_node:
         for pods in range(2, nodes + 1):
-            yield pods * (gpus_per_node // tensor)
+            stages = pods * (gpus_per_node // tensor)
+            yield stages
+            if stages > architecture.layers:  # one refused size tells of all larger ones
+                return
 
 
 def arrange(tensor: int, pipeline: int, data: int, experts: bool, gpus_per_node: int) -> Size | None:
