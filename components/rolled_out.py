@@ -33,7 +33,7 @@ def when_rolled_out(
     async def wait(_: Any) -> Any:
         cluster = client()
         if not pulumi.runtime.is_dry_run() and cluster is not None:
-            await asyncio.to_thread(wait_until_rolled_out, cluster, manifest, timeout_seconds)
+            await wait_until_rolled_out(cluster, manifest, timeout_seconds)
         return value
 
     # Its properties are unknown where the engine saw it fail: that failure is told already, and a second one would end the program before
@@ -41,17 +41,18 @@ def when_rolled_out(
     return pulumi.Output.from_input(deployment.metadata).apply(wait)
 
 
-def wait_until_rolled_out(cluster: Client, manifest: Mapping[str, Any], timeout_seconds: int) -> None:
+async def wait_until_rolled_out(cluster: Client, manifest: Mapping[str, Any], timeout_seconds: int) -> None:
+    """A thread for each look and none in between: there are few, and the error hooks of other workloads need them too."""
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
     deadline = time.monotonic() + timeout_seconds
     while True:
-        found = cluster.find(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+        found = await asyncio.to_thread(cluster.find, f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
         if found is None or is_rolled_out(found):
             return
         if has_given_up(found) or time.monotonic() > deadline:
-            lines = read_causes(lambda: cluster, manifest) or ("its replicas are not ready",)
+            lines = await asyncio.to_thread(read_causes, lambda: cluster, manifest) or ("its replicas are not ready",)
             raise pulumi.RunError("\n".join(f"{namespace}/{name}: {line}" for line in lines))
-        time.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def is_rolled_out(deployment: Mapping[str, Any]) -> bool:

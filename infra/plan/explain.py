@@ -71,6 +71,7 @@ def _model_json(model: ModelPlan) -> dict[str, Any]:
         "strategy": {"maxSurge": model.max_surge, "maxUnavailable": model.max_unavailable},
         "startupBudgetSeconds": model.startup_budget_seconds,
         "progressDeadlineSeconds": model.progress_deadline_seconds,
+        "createTimeoutSeconds": model.create_timeout_seconds,
         "updateTimeoutSeconds": model.update_timeout_seconds,
         "rankBinding": None
         if binding is None

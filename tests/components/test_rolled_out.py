@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pulumi
@@ -64,7 +65,7 @@ class _Cluster:
 
 
 def wait(*states: dict[str, Any] | None, seconds: int = 10) -> None:
-    wait_until_rolled_out(cast(Client, _Cluster(*states)), MANIFEST, seconds)
+    asyncio.run(wait_until_rolled_out(cast(Client, _Cluster(*states)), MANIFEST, seconds))
 
 
 def test_it_waits_while_the_rollout_goes_on() -> None:
