@@ -110,7 +110,8 @@ def _install(checkout, python):
         raise SetupError(
             ".venv has no pip and neither has the system's Python; remove .venv, install python3-venv and run it again."
         )
-    options = ["--quiet", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore"]
+    # Python compiles what it imports by itself: a small part of the thousands of modules that pip would compile.
+    options = ["--quiet", "--no-compile", "--disable-pip-version-check", "--no-input", "--root-user-action", "ignore"]
     done = subprocess.run(
         [*pip, "install", *options, "-r", str(checkout / "requirements-dev.txt")],
         stdout=subprocess.PIPE,
