@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from infra.observe.look import key_of
 from infra.render.manifest import Manifest
+
+_FORCE = "pulumi.com/patchForce"
 
 # Attribute access is lazy: only the modules of the kinds that a stack uses are imported.
 _TYPES = {
@@ -29,9 +33,16 @@ _TYPES = {
 }
 
 
-def apply(name: str, manifest: Manifest, opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
-    """One resource for one object. Only top-level keywords are snake_case; what is nested stays as Kubernetes writes it."""
+def apply(name: str, manifest: Manifest, opts: pulumi.ResourceOptions, *, adopt: Collection[str] = ()) -> pulumi.CustomResource:
+    """One resource for one object. Only top-level keywords are snake_case; what is nested stays as Kubernetes writes it.
+
+    `adopt` are the objects (Kind/namespace/name) whose fields are taken from whoever set them: with server-side apply the first update of
+    somebody else's object would end in a conflict.
+    """
     content: dict[str, Any] = dict(manifest)
+    if str(key_of(manifest)) in adopt:
+        metadata = manifest["metadata"]
+        content["metadata"] = {**metadata, "annotations": {**metadata.get("annotations", {}), _FORCE: "true"}}
     api_version, kind = content.pop("apiVersion"), content.pop("kind")
     typed = _TYPES.get((api_version, kind))
     if typed is None:

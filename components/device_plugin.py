@@ -48,5 +48,5 @@ class DevicePlugin(Component):
             if manifest["kind"] == "DaemonSet":
                 options.custom_timeouts = pulumi.CustomTimeouts(create=_TIMEOUT, update=_TIMEOUT, delete="10m")
                 options.hooks = pulumi.ResourceHookBinding(on_error=[args.explain])
-            self.resources.append(apply(f"{name}-{manifest['kind'].lower()}", manifest, options))
+            self.resources.append(apply(f"{name}-{manifest['kind'].lower()}", manifest, options, adopt=args.plan.adopt))
         self.register_outputs(facts)

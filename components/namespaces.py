@@ -25,6 +25,7 @@ class Namespaces(Component):
         facts = {"namespaces": [manifest["metadata"]["name"] for manifest in manifests]}
         super().__init__("numawise:cluster:Namespaces", name, facts, opts=opts)
         self.namespaces = [
-            apply(f"{name}-{manifest['metadata']['name']}", manifest, self.child(retain_on_delete=True)) for manifest in manifests
+            apply(f"{name}-{manifest['metadata']['name']}", manifest, self.child(retain_on_delete=True), adopt=args.plan.adopt)
+            for manifest in manifests
         ]
         self.register_outputs(facts)

@@ -10,7 +10,7 @@ import pulumi_kubernetes as kubernetes
 
 from components.base import Component
 from infra.plan.model import PoolPlan
-from infra.render.labels import field_manager
+from infra.render.labels import FIELD_MANAGER, field_manager
 from infra.render.nodes import node_labels
 
 
@@ -52,7 +52,7 @@ class NodePool(Component):
                     "name": patch.node,
                     "labels": patch.labels,
                     # A name of our own for the field manager: without it each patch gets a random one and destroy could not find its labels.
-                    "annotations": {"pulumi.com/patchFieldManager": field_manager(args.stack)},
+                    "annotations": {FIELD_MANAGER: field_manager(args.stack)},
                 },
                 opts=self.child(),
             )

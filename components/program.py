@@ -22,7 +22,7 @@ from infra.observe.look import keys_of, observe
 from infra.plan.cluster import plan_stack
 from infra.plan.explain import plan_as_json
 from infra.plan.model import ClusterPlan
-from infra.render.labels import owner
+from infra.render.labels import FIELD_MANAGER, field_manager, owner
 from infra.render.manifests import manifests
 from infra.render.names import identity
 
@@ -45,7 +45,8 @@ def deploy() -> None:
 def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client) -> None:
     """Logs what is odd in the cluster; CheckError where it contradicts the plan."""
     observation = observe(plan, client, keys_of(manifests(plan, secrets=settings.secrets)))
-    for warning in check(plan, observation, Ownership(labels=owner(plan.stack))):
+    ownership = Ownership(labels=owner(plan.stack), node_annotation=(FIELD_MANAGER, field_manager(plan.stack)))
+    for warning in check(plan, observation, ownership):
         pulumi.log.warn(str(warning))
 
 

@@ -41,5 +41,5 @@ class RefusalGuard(Component):
                 options.hooks = pulumi.ResourceHookBinding(on_error=[args.explain])
             # Roles stand in every namespace that has models; all else is in the system namespace or in none.
             place = f"-{identity['namespace']}" if manifest["kind"] in ("Role", "RoleBinding") else ""
-            self.resources.append(apply(f"{name}-{manifest['kind'].lower()}{place}", manifest, options))
+            self.resources.append(apply(f"{name}-{manifest['kind'].lower()}{place}", manifest, options, adopt=args.plan.adopt))
         self.register_outputs(facts)

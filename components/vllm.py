@@ -62,7 +62,7 @@ class VllmDeployment(Component):
                 "metadata": credentials_metadata(args.plan, model),
                 "stringData": dict(args.secrets),
             }
-            before.append(apply(f"{name}-secret", secret, self.child()))
+            before.append(apply(f"{name}-secret", secret, self.child(), adopt=args.plan.adopt))
         served: Any = endpoint(model)
         timeouts = {"create": f"{model.create_timeout_seconds}s", "update": f"{model.update_timeout_seconds}s"}
         for manifest in vllm(args.plan, model, secrets=args.secrets):
@@ -80,7 +80,7 @@ class VllmDeployment(Component):
             if manifest["kind"] == "LeaderWorkerSet":
                 # The provider knows no readiness of other groups' kinds; this condition is true once all groups serve.
                 manifest["metadata"]["annotations"] = {"pulumi.com/waitFor": "condition=Available"}
-            resource = apply(f"{name}-{manifest['kind'].lower()}", manifest, options)
+            resource = apply(f"{name}-{manifest['kind'].lower()}", manifest, options, adopt=args.plan.adopt)
             # What the pods read comes before them; the Service after, since the provider waits for its endpoints.
             if workload or manifest["kind"] in ("ServiceAccount", "ConfigMap"):
                 before.append(resource)

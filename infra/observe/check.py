@@ -18,9 +18,13 @@ _POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"
 
 @dataclass(frozen=True, kw_only=True)
 class Ownership:
-    """The labels by which an object says that it is this stack's (made by infra/render/labels.py)."""
+    """By what an object or a node says that it is this stack's (made by infra/render/labels.py).
+
+    `node_annotation`: the key under which the engine notes whose labels a node has, and this stack's value.
+    """
 
     labels: Mapping[str, str]
+    node_annotation: tuple[str, str]
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(key) == value for key, value in self.labels.items())
@@ -30,7 +34,7 @@ def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownersh
     """Warnings; raises CheckError with all contradictions, sorted by path."""
     problems = [
         *_version(plan, observation),
-        *_nodes(plan, observation),
+        *_nodes(plan, observation, ownership),
         *_namespaces(plan, observation),
         *_claims(plan, observation),
         *_foreign_objects(plan, observation, ownership),
@@ -69,7 +73,7 @@ def _version(plan: ClusterPlan, seen: ClusterObservation) -> Found:
         )
 
 
-def _nodes(plan: ClusterPlan, seen: ClusterObservation) -> Found:
+def _nodes(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Found:
     known = [node.name for node in seen.nodes]
     for pool_index, pool in enumerate(plan.node_pools):
         if not pool.node_names_given:
@@ -90,10 +94,19 @@ def _nodes(plan: ClusterPlan, seen: ClusterObservation) -> Found:
                 )
                 yield _error("UnknownNode", path, f"{name} is no node of the cluster.{did_you_mean(name, known) or have}")
             else:
-                yield from _node(plan, pool, node, path)
+                yield from _node(plan, pool, node, path, ownership)
 
 
-def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str) -> Found:
+def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, ownership: Ownership) -> Found:
+    key, ours = ownership.node_annotation
+    theirs = node.annotations.get(key, ours)
+    if theirs != ours:
+        yield _error(
+            "NodeOfAnotherStack",
+            path,
+            f"the labels of {node.name} are {theirs}'s, this stack's would be {ours}'s; a node belongs to one stack: take it out of one of the two "
+            "stack files and update that stack, or destroy it",
+        )
     if not node.ready:
         yield _warning("NodeNotReady", path, f"{node.name} is not Ready ({node.ready_message}); pods planned there will not start")
     if node.unschedulable:

@@ -46,9 +46,12 @@ def path_of_object(key: ObjectKey) -> str:
 
 def keys_of(manifests: Iterable[Mapping[str, Any]]) -> tuple[ObjectKey, ...]:
     """The identities of rendered objects."""
-    return tuple(
-        ObjectKey(kind=m["kind"], namespace=m["metadata"].get("namespace", ""), name=m["metadata"]["name"]) for m in manifests
-    )
+    return tuple(key_of(manifest) for manifest in manifests)
+
+
+def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
+    metadata = manifest["metadata"]
+    return ObjectKey(kind=manifest["kind"], namespace=metadata.get("namespace", ""), name=metadata["name"])
 
 
 def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> ClusterObservation:
@@ -93,6 +96,7 @@ def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode
     return ObservedNode(
         name=raw["metadata"]["name"],
         labels=raw["metadata"].get("labels") or {},
+        annotations=raw["metadata"].get("annotations") or {},
         ready=ready.get("status") == "True",
         ready_message=ready.get("message", "the kubelet has not reported"),
         unschedulable=bool((raw.get("spec") or {}).get("unschedulable")),

@@ -31,6 +31,7 @@ class ObservedNode:
     allocatable: Mapping[str, str]
     kubelet: Mapping[str, Any] | None  # configz; None where it could not be read
     kubelet_unreadable: str = ""  # why
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ KUBELET_CONFIG = "numawise.dev/kubelet-config"
 CHECKSUM = "numawise.dev/checksum"
 CREDENTIALS_CHECKSUM = "numawise.dev/credentials-checksum"
 HOSTNAME = "kubernetes.io/hostname"
+FIELD_MANAGER = "pulumi.com/patchFieldManager"
 SELECTOR_KEYS = ("app.kubernetes.io/name", "app.kubernetes.io/instance")
 
 

@@ -275,3 +275,16 @@ def test_other_plans_share_no_urn_either(plan: ClusterPlan, tmp_path: Path) -> N
     assert run.duplicates == ()
     assert len(run.of_type("VllmDeployment")) == len(plan.models)
     assert len(run.stack_outputs["endpoints"]) == len(plan.models)
+
+
+def test_adopted_objects_and_no_others_take_their_fields_from_whoever_set_them(tmp_path: Path) -> None:
+    adopt = ("Namespace/numawise-system", "Deployment/inference/llama-70b", "ConfigMap/inference/llama-70b-gate")
+    force = "pulumi.com/patchForce"
+    run = declare_plan(replace(cluster_plan(), adopt=adopt), tmp_path)
+    forced = {
+        "/".join(filter(None, (resource.type.rsplit(":", 1)[1], metadata.get("namespace"), metadata["name"])))
+        for resource in objects_of(run)
+        if (metadata := resource.inputs["metadata"]).get("annotations", {}).get(force) == "true"
+    }
+    assert forced == set(adopt)
+    assert not any(force in json.dumps(resource.inputs) for resource in declare_plan(cluster_plan(), tmp_path).resources)

@@ -171,3 +171,44 @@ def test_up_after_destroy_takes_the_retained_namespace_again(stack: RunningStack
     done = stack.pulumi("up")
     assert done.status == 0, done.text
     assert_verified(stack)
+
+
+def test_an_adopted_object_is_taken_over_with_what_others_wrote_to_it(stack: RunningStack) -> None:
+    assert stack.pulumi("destroy").status == 0
+    path = "/apis/policy/v1/namespaces/inference/poddisruptionbudgets"
+    theirs = {
+        "metadata": {"name": "llama-70b", "labels": {"app.kubernetes.io/managed-by": "somebody"}},
+        "spec": {"maxUnavailable": 2, "selector": {"matchLabels": {"app": "theirs"}}},
+    }
+    stack.client.request("POST", path, body=theirs)
+
+    def adopting(cluster: dict[str, Any]) -> None:
+        cluster["adopt"] = ["PodDisruptionBudget/inference/llama-70b"]
+
+    refused = stack.pulumi("up")
+    assert refused.status != 0 and "PodDisruptionBudget/inference/llama-70b" in refused.text
+    assert not refused.changed("created")
+    done = stack.pulumi("up", adopting)
+    assert done.status == 0, done.text
+    taken = stack.client.get(f"{path}/llama-70b")
+    assert taken["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "numawise"
+    assert taken["spec"]["maxUnavailable"] == 1
+    assert taken["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] == "llama-70b"
+    back = stack.pulumi("up")
+    assert back.status == 0, back.text
+    assert_verified(stack)
+
+
+def test_a_node_of_another_stack_is_refused_before_anything_is_touched(stack: RunningStack) -> None:
+    path, annotation = "/api/v1/nodes/gpu-a", {"metadata": {"annotations": {labels.FIELD_MANAGER: "numawise-prod"}}}
+    assert stack.client.get(path)["metadata"]["annotations"][labels.FIELD_MANAGER] == labels.field_manager("local")
+    merge = "application/merge-patch+json"
+    stack.client.request("PATCH", path, body=annotation, content_type=merge)
+    try:
+        done = stack.pulumi("up")
+        assert done.status != 0
+        assert "numawise-prod" in done.text and "gpu-a" in done.text
+        assert not done.changed("updated")
+    finally:
+        annotation["metadata"]["annotations"][labels.FIELD_MANAGER] = labels.field_manager("local")
+        stack.client.request("PATCH", path, body=annotation, content_type=merge)

@@ -16,7 +16,7 @@ from infra.render import labels
 from tests.support.builders import cluster_plan
 
 MINE = labels.owner("local")
-OWNERSHIP = Ownership(labels=MINE)
+OWNERSHIP = Ownership(labels=MINE, node_annotation=(labels.FIELD_MANAGER, labels.field_manager("local")))
 DEPLOYMENT = ObjectKey(kind="Deployment", namespace="inference", name="llama-70b")
 
 
@@ -197,3 +197,13 @@ def test_foreign_pods_that_hold_what_the_plan_counts_as_free_are_told() -> None:
 )
 def test_configurations_are_compared_by_value(planned: dict[str, Any], running: dict[str, Any], differs: bool) -> None:
     assert bool(kubelet_differences(planned, running)) is differs
+
+
+def test_a_node_of_another_stack_is_an_error_and_one_of_ours_is_none() -> None:
+    plan = cluster_plan()
+    mine = with_node(plan, "gpu-a", annotations={labels.FIELD_MANAGER: labels.field_manager("local")})
+    assert check(plan, mine, OWNERSHIP) == ()
+    theirs = with_node(plan, "gpu-a", annotations={labels.FIELD_MANAGER: labels.field_manager("prod")})
+    (problem,) = errors(plan, theirs).values()
+    assert problem.code == "NodeOfAnotherStack"
+    assert "gpu-a" in problem.message and "numawise-prod" in problem.message and "numawise-local" in problem.message

@@ -46,6 +46,32 @@ def pending_operations(workspace: Workspace) -> int:
         return 0
 
 
+def mend_checkpoint(workspace: Workspace) -> str:
+    """Puts a copy in the place of a state that a crash cut short; tells in a few words what was done, or nothing where the state is whole.
+
+    The engine keeps the state before the last write beside it (.bak), and one an update in its backups. What an older one lacks is found again: objects
+    of the stack carry its label, so that the next update takes them as they are. The damaged file is kept with `.damaged` behind its name.
+    """
+    checkpoint = workspace.checkpoint
+    if not checkpoint.exists() or _is_whole(checkpoint):
+        return ""
+    backups = (workspace.backend / ".pulumi" / "backups" / PROJECT / workspace.name).glob("*.json*")
+    newest = sorted(backups, key=lambda file: file.stat().st_mtime, reverse=True)
+    copy = next((file for file in (checkpoint.with_name(f"{checkpoint.name}.bak"), *newest) if _is_whole(file)), None)
+    checkpoint.replace(checkpoint.with_name(f"{checkpoint.name}.damaged"))
+    if copy is None:
+        return "the state was cut short and has no copy; beginning with an empty one"
+    shutil.copyfile(copy, checkpoint)
+    return f"the state was cut short; going back to its copy {copy.name}"
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        return isinstance(json.loads(file.read_text(encoding="utf-8"))["checkpoint"], dict)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def forget(workspace: Workspace) -> None:
     """Removes the stack's state: its cluster is gone, and nothing of it can be deleted any more."""
     for file in workspace.checkpoint.parent.glob(f"{workspace.name}.json*"):

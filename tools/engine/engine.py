@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infra.errors import MissingError
-from tools.engine.backend import pending_operations, read_locks
+from tools.engine.backend import mend_checkpoint, pending_operations, read_locks
 from tools.engine.processes import end, orphans, run_to_its_end
 from tools.engine.stack_file import copy_stack_file
 from tools.engine.workspace import CHECKOUT, Workspace
@@ -59,7 +59,7 @@ class Engine:
         return self.up()
 
     def clear_leftovers(self) -> int:
-        """Ends orphaned plugin processes, cancels a dead lock, settles pending operations. Returns how many things there were.
+        """Ends orphaned plugin processes, mends a state that was cut short, cancels a dead lock, settles pending operations; how many things there were.
 
         An update that still runs is an error: it is not ours to end.
         """
@@ -73,6 +73,9 @@ class Engine:
         if left:
             _say(f"ending {len(left)} plugin process{'es' * (len(left) > 1)} of a killed update ({', '.join(map(str, left))})")
             end(left)
+        mended = mend_checkpoint(self.workspace)
+        if mended:
+            _say(mended)
         locks = read_locks(self.workspace)
         if locks:
             _say(f"removing the lock of a dead update (process {locks[0].pid or 'unknown'})")
@@ -88,7 +91,7 @@ class Engine:
             if status != 0:
                 message = f"pulumi refresh ended with {status}; see above. Is the cluster up? Then run `make recover` again."
                 raise MissingError.one("RefreshFailed", f"stack {self.workspace.stack}", message)
-        return len(left) + len(locks) + pending
+        return len(left) + bool(mended) + len(locks) + pending
 
     def shell(self) -> int:
         """An interactive shell with the engine's PATH, backend, passphrase and home, and kubectl on the embedded cluster."""

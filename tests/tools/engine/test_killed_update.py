@@ -67,6 +67,13 @@ def test_an_update_that_was_killed_is_cleared_up_and_repeated(workspace: Workspa
     assert tracked_files() == before
 
 
+def test_a_state_that_the_kill_cut_short_is_mended(workspace: Workspace) -> None:
+    workspace.checkpoint.write_text("")
+    engine = Engine(workspace)
+    assert engine.recover() == 0
+    assert engine.preview(["--expect-no-changes"]) == 0
+
+
 def test_a_state_of_a_cluster_that_is_gone_is_forgotten(workspace: Workspace) -> None:
     assert cluster(workspace, "down", "--wipe") == 0
     assert cluster(workspace, "up", "--stack", "local") == 0

@@ -17,7 +17,7 @@ import pytest
 
 from tests.tools.engine.test_workspace import workspace
 from tools.engine import Workspace
-from tools.engine.backend import forget, pending_operations, read_locks
+from tools.engine.backend import forget, mend_checkpoint, pending_operations, read_locks
 from tools.engine.processes import end, orphans
 from tools.engine.workspace import CHECKOUT
 
@@ -148,6 +148,42 @@ def test_pending_operations_are_counted(made: Workspace, latest: object, count: 
     made.checkpoint.parent.mkdir(parents=True)
     made.checkpoint.write_text(json.dumps({"version": 3, "checkpoint": {"latest": latest}}))
     assert pending_operations(made) == count
+
+
+WHOLE = '{"version": 3, "checkpoint": {"latest": {}}}'
+
+
+def test_a_whole_state_is_left_alone(made: Workspace) -> None:
+    assert mend_checkpoint(made) == ""
+    made.checkpoint.parent.mkdir(parents=True)
+    made.checkpoint.write_text(WHOLE)
+    assert mend_checkpoint(made) == ""
+    assert [file.name for file in made.checkpoint.parent.iterdir()] == ["local.json"]
+
+
+@pytest.mark.parametrize("damaged", ["", WHOLE[:20], "null", "[]", "{}"])
+@pytest.mark.parametrize("copies", ["bak", "older", "damaged bak", "none"])
+def test_a_state_that_was_cut_short_goes_back_to_its_newest_copy(made: Workspace, damaged: str, copies: str) -> None:
+    made.checkpoint.parent.mkdir(parents=True)
+    made.checkpoint.write_text(damaged)
+    backups = made.backend / ".pulumi" / "backups" / "numawise" / "local"
+    backups.mkdir(parents=True)
+    if copies == "bak":
+        made.checkpoint.with_name("local.json.bak").write_text(WHOLE)
+    if copies == "damaged bak":
+        made.checkpoint.with_name("local.json.bak").write_text(damaged)
+    if copies in ("older", "damaged bak"):
+        (backups / "local.1.json").write_text(damaged)
+        (backups / "local.2.json").write_text(WHOLE)
+    said = mend_checkpoint(made)
+    kept = made.checkpoint.with_name("local.json.damaged")
+    assert kept.read_text() == damaged
+    if copies == "none":
+        assert "has no copy" in said and not made.checkpoint.exists()
+    else:
+        assert made.checkpoint.read_text() == WHOLE
+        assert said.endswith("local.json.bak" if copies == "bak" else "local.2.json")
+    assert mend_checkpoint(made) == ""
 
 
 def test_forgetting_a_stack_leaves_the_other_stacks(made: Workspace) -> None:
