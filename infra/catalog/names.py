@@ -164,7 +164,7 @@ def find_model(name: str, path: str = "model") -> Model:
     raise _error(
         path,
         "UnknownModel",
-        f"no model of the catalog is called {name!r}.{near} Or give the fields of its config.json inline as `modelConfig:`.",
+        f"no model of the catalog is called {name!r}.{near} Or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
     )
 
 

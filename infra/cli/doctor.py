@@ -55,12 +55,12 @@ def run(args: argparse.Namespace) -> int:
             state = "ok      " if check.ok else "MISSING " if check.needed_for == "everything" else "absent  "
             print(
                 f"{state}{check.name:<{width}}  {check.found}"
-                + ("" if check.ok else f"\n{'':8}{'':{width}}  {check.remedy} (for {check.needed_for})")
+                + ("" if check.ok else f"\n{'':8}{'':{width}}  for {check.needed_for}: {check.remedy}")
             )
         print(
             "\nEverything is there."
             if all(c.ok for c in checks)
-            else "\nWhat is needed for every command is there."
+            else "\nWhat the commands without a cluster need is there; what is absent is needed for the work that stands beside it."
             if not missing
             else f"\n{len(missing)} thing(s) missing."
         )

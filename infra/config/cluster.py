@@ -52,7 +52,11 @@ def _namespace(value: Any) -> Any:
 
 class StackConfig(Wire):
     connection: Connection | None = None
-    adopt: tuple[str, ...] = Field(default=(), strict=False)
+    adopt: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Kind/namespace/name (Kind/name without namespace) of existing objects that this stack takes over, with the fields that others set.",
+    )
     kubernetes_version: KubernetesVersion = "1.37"
     namespace: Annotated[Namespace, BeforeValidator(_namespace)]
     system_namespace: DnsLabel = "numawise-system"

@@ -226,7 +226,7 @@ def _foreign_objects(plan: ClusterPlan, seen: ClusterObservation, ownership: Own
         yield _error(
             "ForeignObject",
             str(key),
-            f"exists and is not this stack's; Pulumi would take it over and delete it with the stack. Add {str(key)!r} to adopt: if that is wanted, or rename one of the two",
+            f"exists and is not this stack's; Pulumi would take it over and delete it with the stack. Add {str(key)!r} to adopt: in numawise:cluster if that is wanted, or rename one of the two",
         )
     existing = {str(key) for key in seen.objects}
     for index, entry in enumerate(plan.adopt):

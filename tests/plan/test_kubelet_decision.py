@@ -293,7 +293,7 @@ def test_four_gpu_and_smaller_pods_do_not_share_a_strict_pool():
     decision = decide(node_shape(), *pods)
     assert decision.kubelet["topologyManagerPolicy"] == "best-effort"
     assert "AlignmentNotAssured" in codes(decision)
-    assert any(reason.startswith("Not single-numa-node") for reason in decision.reasons)
+    assert any(reason.startswith("not single-numa-node") for reason in decision.reasons)
 
 
 def test_equal_pods_fill_a_strict_node_in_any_order():

@@ -36,7 +36,7 @@ class Engine:
     def preview(self, extra: Sequence[str] = ()) -> int:
         """What an update would do, with the changed properties."""
         self._ready()
-        return self._on_stack("preview", "--diff", *extra)
+        return self._on_stack("preview", "--diff", "--suppress-outputs", *extra)
 
     def up(self, extra: Sequence[str] = ()) -> int:
         """Brings the stack's resources to what the program declares."""

@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
         return ALONE[args.target]()
     except StepFailed as failed:
         remedy = f"; {failed.remedy}" if failed.remedy else ""
-        print(f"error: make {args.target}: {failed.title} failed with status {failed.status}{remedy}.", file=sys.stderr)
+        print(f"error: make {args.target}: {failed.title} {failed.ending}{remedy}.", file=sys.stderr)
         return failed.status if failed.status in (1, 2, 3) else 1
     except NumawiseError as error:
         for problem in error.problems:

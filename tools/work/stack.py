@@ -31,7 +31,7 @@ def up(stack: str, *, target: str = "up") -> int:
     engine = Engine(workspace)
     steps.call("leftovers of a killed update", lambda: _cleared(engine))
     remedy = f"the reason stands above; mend it and run `make {target} STACK={stack}` again"
-    steps.call(f"pulumi up, stack {stack}", engine.up, remedy=remedy)
+    steps.call(f"pulumi up, stack {stack}", engine.up, remedy=remedy, remedy_if_killed=f"run `make recover STACK={stack}`")
     steps.run("verify", verify_command(workspace), env=engine.environment, remedy="each finding names the command that mends it")
     steps.done(f"stack {stack} is up and verified")
     return 0

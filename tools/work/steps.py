@@ -20,6 +20,11 @@ class StepFailed(Exception):
         self.remedy = remedy
         super().__init__(title)
 
+    @property
+    def ending(self) -> str:
+        """As subprocess gives a status: below 0 it is the signal that ended the process."""
+        return f"failed with status {self.status}" if self.status > 0 else f"was killed by signal {-self.status}"
+
 
 class Steps:
     """Numbers and times the steps of one target."""
@@ -31,16 +36,19 @@ class Steps:
         self._started = time.monotonic()
         self.seconds: dict[str, float] = {}
 
-    def call(self, title: str, action: Callable[[], int | None], *, remedy: str = "") -> None:
-        """Runs `action`; its status (None counts as 0) decides."""
+    def call(
+        self, title: str, action: Callable[[], int | None], *, remedy: str = "", remedy_if_killed: str = "run it again"
+    ) -> None:
+        """Runs `action`; its status (None counts as 0, below 0 the signal that ended it) decides. What was killed has said nothing of a reason."""
         self._number += 1
         began = time.monotonic()
         self._line(f"{title} ...")
         status = action() or 0
         self.seconds[title] = round(time.monotonic() - began, 2)
         if status != 0:
-            self._line(f"{title}: failed with status {status} after {self.seconds[title]:.1f} s")
-            raise StepFailed(title, status, remedy)
+            failed = StepFailed(title, status, remedy if status > 0 else remedy_if_killed)
+            self._line(f"{title}: {failed.ending} after {self.seconds[title]:.1f} s")
+            raise failed
         self._line(f"{title}: {self.seconds[title]:.1f} s")
 
     def run(

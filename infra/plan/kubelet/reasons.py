@@ -69,7 +69,7 @@ def binding_of(
     places = {footprint.container(pod.main_container).devices for footprint in answer.footprints[pod.name]}
     elsewhere = " Where it comes to lie on other NUMA nodes the ranks follow their GPUs." if len(places) > 1 else ""
     return bound, (
-        f"Rank binding: {describe_binding(bound)}; the pod holds as many in every one of the {answer.states} states that were proven and may allocate "
+        f"rank binding: {describe_binding(bound)}; the pod holds as many in every one of the {answer.states} states that were proven and may allocate "
         f"memory on NUMA nodes {memory}.{elsewhere}",
     )
 
@@ -145,7 +145,7 @@ def pool_reasons(question: Question, answer: Answer, failures: Sequence[Failure]
     for failure in failures:
         if failure.policy not in seen:
             seen.add(failure.policy)
-            reasons.append(f"Not {failure.policy}: {failure.summary or failure.problem.message}")
+            reasons.append(f"not {failure.policy}: {failure.summary or failure.problem.message}")
     left_out = policies_to_try(question.user, question.shape)[1]
     if left_out:
         reasons.append(left_out)

@@ -40,7 +40,15 @@ def test_a_failed_step_decides_the_exit_status(
 
     monkeypatch.setitem(targets.ALONE, "down", failing)
     assert targets.main(["down"]) == exit_status
-    assert capsys.readouterr().err == f"error: make down: pulumi up failed with status {status}; mend it.\n"
+    ending = "was killed by signal 9" if status < 0 else f"failed with status {status}"
+    assert capsys.readouterr().err == f"error: make down: pulumi up {ending}; mend it.\n"
+
+
+def test_what_was_killed_has_a_remedy_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(StepFailed) as caught:
+        Steps("up", total=1).call("pulumi up", lambda: -9, remedy="look above", remedy_if_killed="run `make recover`")
+    assert caught.value.remedy == "run `make recover`"
+    assert "was killed by signal 9" in capsys.readouterr().err
 
 
 def test_an_unknown_stack_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
