@@ -167,14 +167,9 @@ def test_destroy_leaves_nothing_of_ours_and_all_that_is_not(stack: RunningStack)
     assert "numawise-system" in done.text, "what is retained is listed"
 
 
-def test_up_after_destroy_takes_the_retained_namespace_again(stack: RunningStack) -> None:
-    done = stack.pulumi("up")
-    assert done.status == 0, done.text
-    assert_verified(stack)
-
-
-def test_an_adopted_object_is_taken_over_with_what_others_wrote_to_it(stack: RunningStack) -> None:
-    assert stack.pulumi("destroy").status == 0
+def test_up_after_destroy_takes_the_retained_namespace_and_an_adopted_object_with_what_others_wrote_to_it(
+    stack: RunningStack,
+) -> None:
     path = "/apis/policy/v1/namespaces/inference/poddisruptionbudgets"
     theirs = {
         "metadata": {"name": "llama-70b", "labels": {"app.kubernetes.io/managed-by": "somebody"}},
@@ -194,9 +189,10 @@ def test_an_adopted_object_is_taken_over_with_what_others_wrote_to_it(stack: Run
     assert taken["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "numawise"
     assert taken["spec"]["maxUnavailable"] == 1
     assert taken["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] == "llama-70b"
+    assert_verified(stack)
     back = stack.pulumi("up")
     assert back.status == 0, back.text
-    assert_verified(stack)
+    assert set(back.changed("updated")) == {("kubernetes:policy/v1:PodDisruptionBudget", "llama-70b-poddisruptionbudget")}
 
 
 def test_a_node_of_another_stack_is_refused_before_anything_is_touched(stack: RunningStack) -> None:
