@@ -28,6 +28,10 @@ _SUFFIXES = {
 _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)\Z", re.ASCII)
 _BINARY = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
+LARGEST = 2**63 - 1  # what the API server holds of a quantity
+_LONGEST = 60
+_LARGEST_IN_WORDS = "the largest quantity of Kubernetes is 2^63 - 1, about 9.2E or 8Ei"
+
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 
 
@@ -39,7 +43,12 @@ def parse_quantity(value: str | int | float) -> Fraction:
     if match is None:
         raise ValueError(f"{value!r} is no quantity; {_quantity_remedy(str(value))}")
     number, exponent, suffix = match.groups()
-    return Fraction(number) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""])
+    if len(number) > _LONGEST:
+        raise ValueError(f"{str(value)[:20]}... has {len(number)} digits; {_LARGEST_IN_WORDS}")
+    amount = Fraction(number) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""])
+    if abs(amount) > LARGEST:
+        raise ValueError(f"{value!r} is too much; {_LARGEST_IN_WORDS}")
+    return amount
 
 
 def _quantity_remedy(text: str) -> str:

@@ -82,3 +82,16 @@ def test_what_the_kernel_refuses_is_no_cpu_list(text: str) -> None:
 
 def test_cpu_lists_may_have_blanks_and_doubles() -> None:
     assert parse_cpu_list(" 0-2, 1 ,8,") == (0, 1, 2, 8)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e19", "1e999", "-1e999", "8Ei", "99999999999999999999Gi", "9" * 5000, "9" * 5000 + "Gi", 10**400, 1e300]
+)
+def test_more_than_the_api_server_holds_is_no_quantity(text: str | int | float) -> None:
+    with pytest.raises(ValueError, match=r"largest quantity of Kubernetes is 2\^63 - 1"):
+        parse_quantity(text)
+
+
+def test_the_largest_quantity_is_one() -> None:
+    assert parse_quantity(str(2**63 - 1)) == 2**63 - 1
+    assert parse_quantity("-7Ei") == -7 * 2**60
