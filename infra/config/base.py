@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -37,6 +38,54 @@ def _dns_subdomain(value: str) -> str:
         raise ValueError(f"the name has {len(value)} characters; Kubernetes allows 253")
     for part in value.split("."):
         _dns_label(part)
+    return value
+
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_IMAGE = re.compile(
+    r"(?:[a-zA-Z0-9.-]+(?::\d+)?/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+
+
+def _label_key(value: str) -> str:
+    """A qualified name, as of labels, annotations and taints (apimachinery's IsQualifiedName)."""
+    prefix, slash, name = value.rpartition("/")
+    if slash:
+        _dns_subdomain(prefix)
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{value!r} is no label key; use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit, after an optional "
+            "prefix such as example.com/"
+        )
+    return value
+
+
+def _label_value(value: str) -> str:
+    if value and not _NAME.fullmatch(value):
+        shown = value if len(value) <= 63 else f"{value[:20]}... ({len(value)} characters)"
+        raise ValueError(
+            f"{shown!r} is no label value; use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit"
+        )
+    return value
+
+
+def _image(value: str) -> str:
+    if not _IMAGE.fullmatch(value):
+        raise ValueError(f"{value!r} is no image; write it like vllm/vllm-openai:v0.11.0 or registry.example/team/vllm@sha256:...")
+    return value
+
+
+def _environment_name(value: str) -> str:
+    if not value or "=" in value or not all(" " <= c <= "~" for c in value):
+        raise ValueError(f"{value!r} is no name of an environment variable; use printable ASCII characters without =")
+    return value
+
+
+def _environment_value(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("holds a NUL character, which no environment variable can")
     return value
 
 
@@ -85,5 +134,11 @@ MemoryQuantity = Annotated[
 ]
 CpuList = Annotated[str, AfterValidator(_cpu_list)]
 Utilization = Annotated[float, Field(strict=False), AfterValidator(_utilization)]
-PositiveInt = Annotated[int, Field(ge=1)]
-NonNegativeInt = Annotated[int, Field(ge=0)]
+# Kubernetes holds counts and seconds as int32.
+PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=2**31 - 1)]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
+Labels = dict[LabelKey, LabelValue]
+Image = Annotated[str, AfterValidator(_image)]
+Environment = dict[Annotated[str, AfterValidator(_environment_name)], Annotated[str, AfterValidator(_environment_value)]]

@@ -6,7 +6,17 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.config.base import CpuQuantity, DnsLabel, MemoryQuantity, NonNegativeInt, PositiveInt, Utilization, Wire
+from infra.config.base import (
+    CpuQuantity,
+    DnsLabel,
+    Environment,
+    Image,
+    MemoryQuantity,
+    NonNegativeInt,
+    PositiveInt,
+    Utilization,
+    Wire,
+)
 
 
 class Resources(Wire):
@@ -67,7 +77,7 @@ class Model(Wire):
     dtype: str | None = None
     quantization: str | None = None
     kv_cache_dtype: str | None = None
-    image: str | None = None
+    image: Image | None = None
     resources: Resources = Resources()
     shared_memory: MemoryQuantity | None = None
     storage: Storage
@@ -78,7 +88,7 @@ class Model(Wire):
     startup: Startup = Startup()
     progress_deadline_seconds: PositiveInt | None = None
     engine_args: dict[str, Any] = Field(default_factory=dict)
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_source_of_facts(self) -> Model:

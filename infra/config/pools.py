@@ -6,14 +6,26 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.config.base import CpuList, CpuQuantity, DnsLabel, DnsSubdomain, MemoryQuantity, NonNegativeInt, PositiveInt, Wire
+from infra.config.base import (
+    CpuList,
+    CpuQuantity,
+    DnsLabel,
+    DnsSubdomain,
+    LabelKey,
+    Labels,
+    LabelValue,
+    MemoryQuantity,
+    NonNegativeInt,
+    PositiveInt,
+    Wire,
+)
 
 Platform = Literal["existing", "kubeadm", "eks", "gke", "aks", "karpenter", "cluster-api", "openshift", "rke2", "k3s", "talos"]
 
 
 class Taint(Wire):
-    key: str
-    value: str = ""
+    key: LabelKey
+    value: LabelValue = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
@@ -79,9 +91,9 @@ class NodePool(Wire):
     node_shape: str | None = None
     topology: InlineTopology | None = None
     node_names: tuple[DnsSubdomain, ...] = Field(default=(), strict=False)
-    node_selector: dict[str, str] = Field(default_factory=dict)
+    node_selector: Labels = Field(default_factory=dict)
     nodes: PositiveInt | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: Labels = Field(default_factory=dict)
     taints: tuple[Taint, ...] = Field(default=(), strict=False)
     kubelet: dict[str, Any] = Field(default_factory=dict)
     rollout: Rollout = Rollout()

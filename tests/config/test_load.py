@@ -48,6 +48,17 @@ def problems_of(document: object) -> dict[str, str]:
         ("kubernetesVersion", "1.29", "is not one of 1.33"),
         ("connection", {"kubeconfig": {"secure": "v1:abc"}}, "is a secret inside the cluster document"),
         ("adopt", ["vllm"], "write Kind/namespace/name"),
+        ("nodePools[0].labels", {"a b": "c"}, "'a b' is no label key"),
+        ("nodePools[0].labels", {"Example.com/a": "c"}, "is no DNS label"),
+        ("nodePools[0].nodeSelector", {"a": "x/y"}, "'x/y' is no label value"),
+        ("nodePools[0].labels", {"a": "x" * 64}, "(64 characters)"),
+        ("nodePools[0].taints", [{"key": "gpu key", "effect": "NoSchedule"}], "'gpu key' is no label key"),
+        ("models[0].image", "", "is no image"),
+        ("models[0].image", "vllm/vllm-openai:", "is no image"),
+        ("models[0].env", {"A=B": "x"}, "no name of an environment variable"),
+        ("models[0].env", {"A": "x\0y"}, "NUL"),
+        ("models[0].startup", {"budgetSeconds": 2**31}, "2147483647"),
+        ("models[0].sharedMemory", "1e999", "largest quantity of Kubernetes"),
         ("nodePools", [], "needs at least 1"),
         ("nodePools[0]", 3, "3 is a number; it has to be a mapping"),
     ],
@@ -117,3 +128,13 @@ def test_a_missing_stack_names_the_stacks_that_are_there(tmp_path: Path) -> None
     (tmp_path / "Pulumi.prod.yaml").write_text("a: 1")
     with pytest.raises(ConfigError, match="stacks here: prod"):
         load_stack_file(tmp_path / "Pulumi.prd.yaml")
+
+
+def test_what_kubernetes_takes_is_taken() -> None:
+    document = small_document()
+    document["nodePools"][0]["labels"] = {"example.com/team": "ml-1", "zone": "", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+    document["models"][0]["env"] = {"VLLM_LOGGING_LEVEL": "", "with.dot-and-dash": "a=b"}
+    images = ("vllm", "vllm/vllm-openai", "registry.example:5000/a_b/c__d/e-f:v0.11.0", f"rocm/vllm:x@sha256:{'0a' * 32}")
+    for image in images:
+        document["models"][0]["image"] = image
+        assert parse_cluster_document(document).models[0].image == image
