@@ -1,6 +1,7 @@
 # Each target is a small program in tools/work; this file only makes sure that .venv is there.
 PYTHON ?= python3
 STACK ?= local
+export STACK
 RUN := .venv/bin/python -m tools.work
 
 .DEFAULT_GOAL := help
@@ -14,19 +15,19 @@ setup: ## make .venv with the pinned packages
 	@$(PYTHON) -m tools.work.setup
 
 up: setup ## from a fresh checkout to a verified stack on the embedded cluster (STACK=x: another stack on its own cluster)
-	@$(RUN) up -s $(STACK)
+	@$(RUN) up -s "$$STACK"
 
 recover: setup ## after a killed update: clear what it left behind, then up
-	@$(RUN) recover -s $(STACK)
+	@$(RUN) recover -s "$$STACK"
 
 preview: setup ## what `make up` would change, with the changed properties
-	@$(RUN) preview -s $(STACK)
+	@$(RUN) preview -s "$$STACK"
 
 destroy: setup ## delete the stack's resources; namespaces, claims and volumes stay
-	@$(RUN) destroy -s $(STACK)
+	@$(RUN) destroy -s "$$STACK"
 
 shell: setup ## a shell with pulumi, kubectl, backend, passphrase and home of the embedded parts
-	@$(RUN) shell -s $(STACK)
+	@$(RUN) shell -s "$$STACK"
 
 down: setup ## stop the embedded cluster and everything of it
 	@$(RUN) down

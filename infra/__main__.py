@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 
-from infra.errors import NumawiseError, did_you_mean
+from infra.errors import NumawiseError, Problem, did_you_mean
 
 # One module of infra/cli a command. Only the module of the command that was called is imported, so that a command pays
 # for nothing that it does not use.
@@ -65,6 +65,14 @@ def main(argv: list[str] | None = None) -> int:
         # The reader went away (`| head`); its end is no fault of ours, and Python must not complain again at exit.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        # A name that is too long, a disk that is full, a folder that is read-only: the system's own words, and the place.
+        problem = Problem(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")
+        if getattr(args, "format", "text") == "json":
+            print(json.dumps({"errors": [problem.as_json()]}, indent=2))
+        else:
+            print(f"error: {problem}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -68,3 +68,9 @@ def test_problems_are_sorted_with_numbers_as_numbers_and_without_doubles() -> No
 def test_near_names_are_offered_and_far_ones_not() -> None:
     assert did_you_mean("replcas", ["replicas", "name"]) == " Did you mean 'replicas'?"
     assert did_you_mean("zzz", ["replicas", "name"]) == ""
+
+
+@pytest.mark.parametrize("words", [["plan", "-s", ""], ["plan", "-s", "../x"], ["render", "-s", "local", "--out", "x" * 300]])
+def test_names_that_cannot_be_are_wrong_input(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith("error: ")

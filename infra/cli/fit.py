@@ -31,6 +31,7 @@ from infra.plan.memory.profile import version_key
 from infra.plan.memory.reasons import estimate_as_json
 from infra.plan.memory.sizes import LARGEST_DOMAIN, size_sentences
 from infra.plan.parallelism.rules import (
+    MOST_GPUS,
     expert_parallel_refusal,
     pipeline_parallel_refusals,
     tensor_parallel_refusals,
@@ -264,7 +265,10 @@ def _size_problems(architecture: Architecture, options: dict[str, Any]) -> list[
             )
         ]
         valid = valid_tensor_parallel_sizes(
-            architecture, options["quantization"], max(LARGEST_DOMAIN, tensor), expert_parallel=options["expert_parallel"]
+            architecture,
+            options["quantization"],
+            max(LARGEST_DOMAIN, min(tensor, MOST_GPUS)),
+            expert_parallel=options["expert_parallel"],
         )
     except ConfigError as error:
         return [replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems]

@@ -23,8 +23,16 @@ from infra.render.names import SECRETS
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to write to; made where it is missing")
+    parser.add_argument(
+        "--out", metavar="DIR", type=_folder, required=True, help="the folder to write to; made where it is missing"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty; name a folder")
+    return Path(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra.config.cluster import StackConfig
 from infra.config.load import load_stack_file, stack_file
+from infra.errors import ConfigError
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +19,11 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_source(args: argparse.Namespace) -> tuple[str, StackConfig]:
     """The stack's name and its validated document; ConfigError with all problems."""
-    if args.stack:
+    if args.stack is not None:
+        if not args.stack.strip() or {"", ".", ".."} & set(args.stack.split("/")):
+            raise ConfigError.one(
+                "NoStackName", "--stack", f"{args.stack!r} names no stack; use the STACK of a stacks/Pulumi.STACK.yaml"
+            )
         return args.stack.rsplit("/", 1)[-1], load_stack_file(stack_file(args.stack))
     name = args.config.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
     return name or "stack", load_stack_file(args.config)

@@ -19,7 +19,7 @@ class Wire(BaseModel):
     )
 
 
-def _dns_label(value: str) -> str:
+def valid_name(value: str) -> str:
     if (
         len(value) > 63
         or not value
@@ -37,7 +37,7 @@ def _dns_subdomain(value: str) -> str:
     if len(value) > 253:
         raise ValueError(f"the name has {len(value)} characters; Kubernetes allows 253")
     for part in value.split("."):
-        _dns_label(part)
+        valid_name(part)
     return value
 
 
@@ -71,14 +71,14 @@ def _label_value(value: str) -> str:
     return value
 
 
-def _image(value: str) -> str:
+def valid_image(value: str) -> str:
     if not _IMAGE.fullmatch(value):
         raise ValueError(f"{value!r} is no image; write it like vllm/vllm-openai:v0.11.0 or registry.example/team/vllm@sha256:...")
     return value
 
 
-def _environment_name(value: str) -> str:
-    if not value or "=" in value or not all(" " <= c <= "~" for c in value):
+def valid_environment_name(value: str) -> str:
+    if not isinstance(value, str) or not value or "=" in value or not all(" " <= c <= "~" for c in value):
         raise ValueError(f"{value!r} is no name of an environment variable; use printable ASCII characters without =")
     return value
 
@@ -124,7 +124,7 @@ def _utilization(value: float) -> float:
     return value
 
 
-DnsLabel = Annotated[str, AfterValidator(_dns_label)]
+DnsLabel = Annotated[str, AfterValidator(valid_name)]
 DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
 CpuQuantity = Annotated[
     str, BeforeValidator(_quantity_text), AfterValidator(_cpu_quantity), Field(json_schema_extra={"type": ["string", "number"]})
@@ -140,5 +140,5 @@ NonNegativeInt = Annotated[int, Field(ge=0, le=2**31 - 1)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
 Labels = dict[LabelKey, LabelValue]
-Image = Annotated[str, AfterValidator(_image)]
-Environment = dict[Annotated[str, AfterValidator(_environment_name)], Annotated[str, AfterValidator(_environment_value)]]
+Image = Annotated[str, AfterValidator(valid_image)]
+Environment = dict[Annotated[str, AfterValidator(valid_environment_name)], Annotated[str, AfterValidator(_environment_value)]]

@@ -17,6 +17,7 @@ from infra.config.base import (
     Utilization,
     Wire,
 )
+from infra.config.containers import Container
 
 
 class Resources(Wire):
@@ -83,8 +84,8 @@ class Model(Wire):
     storage: Storage
     pod_anti_affinity: Literal["required", "preferred", "none"] = "required"
     strategy: Strategy | None = None
-    init_containers: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
-    sidecars: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    init_containers: tuple[Container, ...] = Field(default=(), strict=False)
+    sidecars: tuple[Container, ...] = Field(default=(), strict=False)
     startup: Startup = Startup()
     progress_deadline_seconds: PositiveInt | None = None
     engine_args: dict[str, Any] = Field(default_factory=dict)

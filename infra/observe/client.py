@@ -34,6 +34,14 @@ class Client:
     """Talks to the cluster of one kubeconfig context. Exec credential plugins are run as kubectl would."""
 
     def __init__(self, kubeconfig: Path, context: str | None = None, *, timeout_seconds: float = 30) -> None:
+        try:
+            self._configure(kubeconfig, context, timeout_seconds)
+        except (TypeError, ValueError, AttributeError, KeyError, OSError) as error:
+            # The values may be secrets: only the kind of the error is told.
+            message = f"{kubeconfig} is not as kubectl writes it ({type(error).__name__}); compare it with `kubectl config view`"
+            raise MissingError.one("KubeconfigUnreadable", "connection.kubeconfig", message) from None
+
+    def _configure(self, kubeconfig: Path, context: str | None, timeout_seconds: float) -> None:
         document = _read_kubeconfig(kubeconfig)
         name = context or document.get("current-context")
         if not name:
@@ -47,6 +55,12 @@ class Client:
         user = _named(document, "users", chosen.get("user", ""), "user", kubeconfig) if chosen.get("user") else {}
         folder = kubeconfig.parent
         self.server: str = str(cluster.get("server", "")).rstrip("/")
+        if not self.server.startswith(("https://", "http://")):
+            raise MissingError.one(
+                "KubeconfigUnreadable",
+                "connection.kubeconfig",
+                f"{kubeconfig}: the server {self.server!r} of context {name} is no address; write it like https://10.0.0.1:6443",
+            )
         self._timeout = timeout_seconds
         self._headers: dict[str, str] = {"Accept": "application/json", "User-Agent": "numawise"}
         self._ssl = _tls(cluster, folder)
@@ -55,6 +69,8 @@ class Client:
 
     def _authenticate(self, user: Mapping[str, Any], folder: Path) -> None:
         token = user.get("token") or (user.get("tokenFile") and _file(user["tokenFile"], folder).read_text().strip())
+        if token and not (isinstance(token, str) and token.isprintable()):
+            raise ValueError("the token holds characters that no HTTP header can")
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         elif user.get("username"):

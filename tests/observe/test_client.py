@@ -125,3 +125,28 @@ def test_a_file_that_is_no_kubeconfig_is_told(tmp_path: Path, content: str | Non
 def test_a_server_that_does_not_answer_is_a_missing_cluster(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="does not answer"):
         Client(kubeconfig(tmp_path, "http://127.0.0.1:1", {})).get("/version")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"contexts": 5},
+        {"clusters": [{"name": "c", "cluster": {"server": "not a url"}}]},
+        {"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1", "certificate-authority-data": "abc"}}]},
+        {"users": [{"name": "u", "user": {"token": "secret\nword"}}]},
+        {"users": [{"name": "u", "user": {"token": 5}}]},
+        {"users": [{"name": "u", "user": {"tokenFile": "/nowhere/token"}}]},
+    ],
+)
+def test_a_kubeconfig_that_cannot_work_is_a_sentence_without_its_secrets(tmp_path: Path, change: dict[str, Any]) -> None:
+    document = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(document | change))
+    with pytest.raises(MissingError, match="kubeconfig") as refused:
+        Client(file)
+    assert "secret" not in str(refused.value)

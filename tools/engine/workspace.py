@@ -35,6 +35,9 @@ class Workspace:
     @classmethod
     def of(cls, *, stack: str, state: Path | None = None, stack_file: Path | None = None) -> Workspace:
         """The workspace of a stack of this checkout; an error where the stack has no file."""
+        if {"", ".", ".."} & set(stack.split("/")):
+            message = f"{stack!r} names no stack; use the STACK of a stacks/Pulumi.STACK.yaml, or ORGANIZATION/PROJECT/STACK."
+            raise MissingError.one("StackMissing", "STACK", message)
         file = (stack_file or CHECKOUT / "stacks" / f"Pulumi.{_short(stack)}.yaml").absolute()
         if not file.is_file():
             known = sorted(

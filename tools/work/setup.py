@@ -29,6 +29,12 @@ def main():
     except SetupError as error:
         print(f"error: setup: {error}", file=sys.stderr)
         return 3
+    except OSError as error:
+        print(
+            f"error: setup: {error.filename or CHECKOUT}: {error.strerror or error}; this checkout has to be writable for the user that runs make",
+            file=sys.stderr,
+        )
+        return 3
     return 0
 
 

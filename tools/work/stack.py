@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from infra.config.load import load_stack_file
 from infra.errors import MissingError
+from infra.plan.cluster import plan_stack
 from tools.engine import Engine, Workspace
 from tools.toolchain import toolchain
 from tools.work.embedded import check_machine, cluster, settle_state, take_down
@@ -19,6 +21,8 @@ def up(stack: str, *, target: str = "up") -> int:
     workspace = Workspace.of(stack=stack)
     if workspace.local:
         check_machine()
+    # A mistake in the file is told before anything is built or started.
+    plan_stack(load_stack_file(workspace.stack_file), stack=workspace.name)
     steps = Steps(target, total=5 if workspace.local else 4)
     _bring_programs(steps, workspace)
     if workspace.local:

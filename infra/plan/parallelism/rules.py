@@ -17,6 +17,7 @@ from infra.plan.memory.layer_weights import kv_heads_per_rank, round_up
 from infra.plan.memory.weights import MXFP4_ROUNDING, VOCAB_PADDING, resolve_quantization
 
 LARGEST_SIZE = 64
+MOST_GPUS = 4096  # no tensor-parallel group is sought beyond
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,11 @@ def tensor_parallel_refusals(
 
 def _remedy(architecture: Architecture, size: int, quantization: str | None, expert_parallel: bool, data_parallel_size: int) -> str:
     valid = valid_tensor_parallel_sizes(
-        architecture, quantization, max(LARGEST_SIZE, size), expert_parallel=expert_parallel, data_parallel_size=data_parallel_size
+        architecture,
+        quantization,
+        max(LARGEST_SIZE, min(size, MOST_GPUS)),
+        expert_parallel=expert_parallel,
+        data_parallel_size=data_parallel_size,
     )
     below, above = [v for v in valid if v < size], [v for v in valid if v > size]
     near = [*below[-2:], *above[:1]]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import MissingError
+from infra.errors import ConfigError, MissingError
+from tools.engine.workspace import Workspace
 from tools.work import __main__ as targets
-from tools.work import bench, embedded
+from tools.work import bench, embedded, stack
 from tools.work.steps import CHECKOUT, StepFailed, Steps
 
 
@@ -83,3 +84,23 @@ def test_the_ci_entry_runs_make_test() -> None:
     assert lines[0] == "#!/usr/bin/env bash"
     assert "set -euo pipefail" in lines
     assert lines[-1] == "make test"
+
+
+def test_the_shell_of_a_target_never_reads_the_stack_s_name() -> None:
+    assert "$(STACK)" not in (CHECKOUT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("name", ["", "..", "../local", "a//b"])
+def test_a_path_is_no_stack(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert targets.main(["up", "-s", name]) == 3
+    assert f"{name!r} names no stack" in capsys.readouterr().err
+
+
+def test_a_wrong_stack_file_is_told_before_anything_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.local.yaml"
+    file.write_text("config: {numawise:cluster: {models: 5}}")
+    monkeypatch.setattr(stack.Workspace, "of", lambda **_: Workspace(state=tmp_path, stack="local", stack_file=file))
+    monkeypatch.setattr(stack, "check_machine", lambda: None)
+    monkeypatch.setattr(stack, "_bring_programs", lambda *_: pytest.fail("programs were built"))
+    with pytest.raises(ConfigError, match="models"):
+        stack.up("local")
