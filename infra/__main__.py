@@ -6,6 +6,7 @@ import argparse
 import importlib
 import json
 import sys
+from collections.abc import Sequence
 
 from infra.errors import NumawiseError, Problem, did_you_mean
 
@@ -55,11 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return command.run(args)
     except NumawiseError as error:
-        if getattr(args, "format", "text") == "json":
-            print(json.dumps({"errors": [problem.as_json() for problem in error.problems]}, indent=2))
-        else:
-            for problem in error.problems:
-                print(f"error: {problem}", file=sys.stderr)
+        _tell(error.problems, args)
         return error.exit_status
     except BrokenPipeError:
         # The reader went away (`| head`); its end is no fault of ours, and Python must not complain again at exit.
@@ -67,12 +64,17 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         # A name that is too long, a disk that is full, a folder that is read-only: the system's own words, and the place.
-        problem = Problem(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")
-        if getattr(args, "format", "text") == "json":
-            print(json.dumps({"errors": [problem.as_json()]}, indent=2))
-        else:
-            print(f"error: {problem}", file=sys.stderr)
+        _tell([Problem(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")], args)
         return 2
+
+
+def _tell(problems: Sequence[Problem], args: argparse.Namespace) -> None:
+    """The problems in the form that the command was asked for."""
+    if getattr(args, "format", "text") == "json":
+        print(json.dumps({"errors": [problem.as_json() for problem in problems]}, indent=2))
+    else:
+        for problem in problems:
+            print(f"error: {problem}", file=sys.stderr)
 
 
 if __name__ == "__main__":

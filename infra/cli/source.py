@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from infra.config.cluster import StackConfig
-from infra.config.load import load_stack_file, stack_file
+from infra.config.load import load_stack_file, names_a_stack, stack_file
 from infra.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 def read_source(args: argparse.Namespace) -> tuple[str, StackConfig]:
     """The stack's name and its validated document; ConfigError with all problems."""
     if args.stack is not None:
-        if not args.stack.strip() or {"", ".", ".."} & set(args.stack.split("/")):
+        if not names_a_stack(args.stack):
             raise ConfigError.one(
                 "NoStackName", "--stack", f"{args.stack!r} names no stack; use the STACK of a stacks/Pulumi.STACK.yaml"
             )

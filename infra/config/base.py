@@ -19,7 +19,7 @@ class Wire(BaseModel):
     )
 
 
-def valid_name(value: str) -> str:
+def valid_dns_label(value: str) -> str:
     if (
         len(value) > 63
         or not value
@@ -37,7 +37,7 @@ def _dns_subdomain(value: str) -> str:
     if len(value) > 253:
         raise ValueError(f"the name has {len(value)} characters; Kubernetes allows 253")
     for part in value.split("."):
-        valid_name(part)
+        valid_dns_label(part)
     return value
 
 
@@ -124,7 +124,7 @@ def _utilization(value: float) -> float:
     return value
 
 
-DnsLabel = Annotated[str, AfterValidator(valid_name)]
+DnsLabel = Annotated[str, AfterValidator(valid_dns_label)]
 DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
 CpuQuantity = Annotated[
     str, BeforeValidator(_quantity_text), AfterValidator(_cpu_quantity), Field(json_schema_extra={"type": ["string", "number"]})

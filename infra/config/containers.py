@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from infra.config.base import valid_environment_name, valid_image, valid_name
+from infra.config.base import valid_dns_label, valid_environment_name, valid_image
 from infra.errors import did_you_mean
 
 # Container of k8s.io/api/core/v1 at v0.37.2.
@@ -40,7 +40,7 @@ def _container(value: dict[str, Any]) -> dict[str, Any]:
     for key in ("name", "image"):
         if key not in value:
             raise ValueError(f"has no {key}")
-    valid_name(value["name"])
+    valid_dns_label(value["name"])
     valid_image(value["image"])
     for variable in value.get("env", ()):
         valid_environment_name(variable.get("name", ""))

@@ -73,6 +73,11 @@ def _files_beside(path: Path) -> str:
     return f"; stacks here: {', '.join(stacks)}" if stacks else ""
 
 
+def names_a_stack(text: str) -> bool:
+    """Whether this can be STACK or ORGANIZATION/PROJECT/STACK: no part is empty or a way through folders."""
+    return not {"", ".", ".."} & {part.strip() for part in text.split("/")}
+
+
 def stack_file(stack: str, *, root: Path = Path()) -> Path:
     """The path of a stack's file."""
     name = stack.rsplit("/", 1)[-1]

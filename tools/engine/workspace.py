@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.config.load import names_a_stack
 from infra.errors import MissingError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -35,7 +36,7 @@ class Workspace:
     @classmethod
     def of(cls, *, stack: str, state: Path | None = None, stack_file: Path | None = None) -> Workspace:
         """The workspace of a stack of this checkout; an error where the stack has no file."""
-        if {"", ".", ".."} & set(stack.split("/")):
+        if not names_a_stack(stack):
             message = f"{stack!r} names no stack; use the STACK of a stacks/Pulumi.STACK.yaml, or ORGANIZATION/PROJECT/STACK."
             raise MissingError.one("StackMissing", "STACK", message)
         file = (stack_file or CHECKOUT / "stacks" / f"Pulumi.{_short(stack)}.yaml").absolute()
