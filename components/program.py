@@ -20,11 +20,11 @@ from infra.observe.check import Ownership, check
 from infra.observe.client import Client
 from infra.observe.look import keys_of, observe
 from infra.plan.cluster import plan_stack
-from infra.plan.explain import plan_as_json
 from infra.plan.model import ClusterPlan
 from infra.render.labels import FIELD_MANAGER, field_manager, owner
 from infra.render.manifests import manifests
 from infra.render.names import identity
+from infra.report.plan import plan_as_json
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from infra.catalog.names import find_accelerator, find_model
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
-from infra.cli.fit_table import fit_table
 from infra.errors import ConfigError, NumawiseError, PlanError, Problem
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
@@ -37,6 +36,7 @@ from infra.plan.parallelism.rules import (
     tensor_parallel_refusals,
     valid_tensor_parallel_sizes,
 )
+from infra.report.fit_table import fit_table
 
 if TYPE_CHECKING:
     from infra.cli.fit_file import ModelFile

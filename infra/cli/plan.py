@@ -14,7 +14,7 @@ import sys
 
 from infra.cli.source import add_source_arguments, read_source
 from infra.plan.cluster import plan_stack
-from infra.plan.explain import plan_as_json, plan_as_markdown, plan_as_text
+from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

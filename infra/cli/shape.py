@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from infra.verify.inputs import read_machine
-from infra.verify.shape import shape_of
+from infra.outputs.inputs import read_machine
+from infra.outputs.shape import shape_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

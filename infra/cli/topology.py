@@ -19,12 +19,12 @@ from __future__ import annotations
 import argparse
 import json
 
+from infra.outputs.inputs import read_machine
+from infra.outputs.links import Judgement, judge
+from infra.outputs.machine import Machine, document
+from infra.outputs.paste import unreadable
+from infra.report.topology_text import machine_text
 from infra.units import parse_cpu_list
-from infra.verify.inputs import read_machine
-from infra.verify.links import Judgement, judge
-from infra.verify.machine import Machine, document
-from infra.verify.paste import unreadable
-from infra.verify.topology_text import machine_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         # The catalog is read only where it is asked for: without it the command answers in a tenth of a second.
         from infra.catalog.load import accelerators
         from infra.catalog.names import find_shape
-        from infra.verify.expected import compare
+        from infra.outputs.expected import compare
 
         shape = find_shape(args.expect, "--expect")
         comparison = compare(machine, shape, accelerators()[shape.accelerator])

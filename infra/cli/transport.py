@@ -14,9 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from infra.verify.collective_log import CollectiveLog, CollectiveVerdict
-from infra.verify.log_file import log_lines
-from infra.verify.paste import unreadable
+from infra.outputs.collective_log import CollectiveLog, CollectiveVerdict
+from infra.outputs.log_file import log_lines
+from infra.outputs.paste import unreadable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.plan.kubelet.proof import ContainerFootprint
 from infra.plan.model import RankBinding
+from infra.plan.pool.proof import ContainerFootprint
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from infra.config.cluster import StackConfig
 from infra.errors import NumawiseError, PlanError, Problem, did_you_mean, in_order
 from infra.plan.equal_pools import EqualPools
 from infra.plan.hardware import PoolHardware, hardware_of
-from infra.plan.kubelet.decision import PoolDecision
 from infra.plan.model import (
     ClusterPlan,
     DevicePluginPlan,
@@ -23,6 +22,7 @@ from infra.plan.model import (
     PoolPlan,
     RolloutWave,
 )
+from infra.plan.pool.decision import PoolDecision
 from infra.plan.sizing import EqualModels, SizedModel
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against

@@ -12,11 +12,11 @@ from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.look import observe
 from infra.observe.model import ClusterObservation, ObservedNode
 from infra.observe.refused import REJECTED, is_refused
+from infra.outputs.finding import Finding
+from infra.outputs.kubelet_state import parse_cpu_manager_state, parse_memory_manager_state, read_device_checkpoint
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 from infra.render import labels, names
 from infra.units import parse_millicpu
-from infra.verify.finding import Finding
-from infra.verify.kubelet_state import parse_cpu_manager_state, parse_memory_manager_state, read_device_checkpoint
 from infra.verify.node_files import NodeFiles, read_node_files
 from infra.verify.placement import NodeState, PlacedPod, RunningPod, place
 

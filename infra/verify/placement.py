@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from infra.outputs.finding import Finding
+from infra.outputs.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryManagerState
 from infra.plan.model import ModelPlan, PoolPlan, Slot
 from infra.render import names
 from infra.units import format_cpu_list
-from infra.verify.finding import Finding
-from infra.verify.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryManagerState
 
 
 @dataclass(frozen=True, kw_only=True)

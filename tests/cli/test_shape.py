@@ -8,7 +8,7 @@ import yaml
 from infra.__main__ import main
 from infra.catalog.topology import shape_from_topology
 
-FIXTURES = Path(__file__).parents[1] / "verify" / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "outputs" / "fixtures"
 DGX = [
     str(FIXTURES / name)
     for name in ("nv06b-dgx-h100-12nic-full-ansi.txt", "lscpu-xeon8480c.txt", "numactl-dgxh100-2node.txt", "nv54-query-h100.csv")

@@ -9,7 +9,7 @@ import pytest
 
 from infra.__main__ import main
 
-FIXTURES = Path(__file__).parents[1] / "verify" / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "outputs" / "fixtures"
 EXPECTED = json.loads((FIXTURES.parent / "expected.json").read_text())
 DGX = str(FIXTURES / "nv06b-dgx-h100-12nic-full-ansi.txt")
 

@@ -9,10 +9,10 @@ from time import process_time
 import pytest
 
 from infra.__main__ import main
-from infra.verify.collective_log import CollectiveLog
-from infra.verify.log_file import log_lines
+from infra.outputs.collective_log import CollectiveLog
+from infra.outputs.log_file import log_lines
 
-FIXTURES = Path(__file__).parents[1] / "verify" / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "outputs" / "fixtures"
 EXPECTED = {n: e for n, e in json.loads((FIXTURES.parent / "expected.json").read_text()).items() if e["kind"] == "nccl-log"}
 
 

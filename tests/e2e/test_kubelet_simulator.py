@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.kubelet import Kubelet, Machine, PodResult
-from infra.kubelet.configuration import load
+from infra.kubelet.configuration.decode import load
 from infra.kubelet.machine import Device
 from infra.units import format_cpu_list, parse_bytes
 from tests.e2e.cluster_fixture import EmbeddedCluster, cluster, pod_manifest, two_socket_node

@@ -10,9 +10,9 @@ import copy
 import random
 from typing import Any
 
-from infra.kubelet.configuration import FIELDS
+from infra.kubelet.admission.reservation import eviction_memory, reserved_resources
+from infra.kubelet.configuration.decode import FIELDS
 from infra.kubelet.quantity import parse_json_quantity
-from infra.kubelet.reservation import eviction_memory, reserved_resources
 
 GIB, MIB = 2**30, 2**20
 GPU, NIC, FPGA = "nvidia.com/gpu", "rdma/hca", "example.com/fpga"

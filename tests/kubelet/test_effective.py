@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from infra.kubelet import KubeletRefuses
-from infra.kubelet.configuration import load
-from infra.kubelet.effective import effective_configuration, merge_patch, read_drop_ins
+from infra.kubelet.configuration.decode import load
+from infra.kubelet.configuration.merge import effective_configuration, merge_patch, read_drop_ins
 from tests.kubelet.agreement import read
 from tests.kubelet.record_merge import MERGES, SCENARIOS, STATIC
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from infra.kubelet import Device, Kubelet, Machine, Pod
-from infra.kubelet.hints import (
+from infra.kubelet.managers.hints import (
     ResourceHints,
     intersections,
     mask_space,
@@ -17,7 +17,7 @@ from infra.kubelet.hints import (
     masks_with_at_least,
     masks_with_devices,
 )
-from infra.kubelet.topology_manager import (
+from infra.kubelet.managers.topology import (
     BEST_EFFORT,
     RESTRICTED,
     SINGLE_NUMA_NODE,

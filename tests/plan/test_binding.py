@@ -6,8 +6,8 @@ import pytest
 
 from infra.config.pools import CoTenant
 from infra.plan.binding import Unbound, bind_ranks, describe_binding
-from infra.plan.kubelet.proof import ContainerFootprint
 from infra.plan.model import RankBinding
+from infra.plan.pool.proof import ContainerFootprint
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 
 BOTH = (0, 1)

@@ -13,8 +13,8 @@ import pytest
 from infra.config.load import load_stack_file, parse_cluster_document, stack_file
 from infra.errors import NumawiseError
 from infra.plan.cluster import kubelet_config_hash, plan_stack
-from infra.plan.explain import plan_as_json, plan_as_markdown, plan_as_text
 from infra.plan.model import ClusterPlan
+from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
 from infra.units import GIB, parse_bytes, parse_cpu_list
 from tests.support.documents import small_document, with_change
 

@@ -10,7 +10,7 @@ import pytest
 from infra.catalog.types import NumaNode
 from infra.config.pools import CoTenant
 from infra.errors import PlanError
-from infra.plan.kubelet.decision import PoolDecision
+from infra.plan.pool.decision import PoolDecision
 from infra.units import MIB, parse_bytes, parse_cpu_list
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 

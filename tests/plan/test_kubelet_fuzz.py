@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from infra.catalog.machine import devices_of, machine_of
 from infra.errors import PlanError
 from infra.kubelet import simulate_case
-from infra.plan.kubelet.fields import KINDS
 from infra.plan.placement import PodShape
+from infra.plan.pool.fields import KINDS
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 
 quantities = st.sampled_from(

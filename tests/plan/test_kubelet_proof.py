@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from infra.kubelet import Device, Kubelet, Machine
-from infra.plan.kubelet.bound import NumaRoom, never_blocked
-from infra.plan.kubelet.proof import NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
+from infra.plan.pool.bound import NumaRoom, never_blocked
+from infra.plan.pool.proof import NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
 
 GPU = "nvidia.com/gpu"
 

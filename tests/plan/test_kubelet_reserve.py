@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.machine import machine_of
-from infra.plan.kubelet.fields import KINDS, read_user_fields
-from infra.plan.kubelet.machine import Widths, cpu_widths, gpu_widths, memory_variants
-from infra.plan.kubelet.platforms import PlatformFields, kube_reserved_millicpu
-from infra.plan.kubelet.reserve import memory_splits, reserve, reserved_cores
+from infra.plan.pool.fields import KINDS, read_user_fields
+from infra.plan.pool.machine import Widths, cpu_widths, gpu_widths, memory_variants
+from infra.plan.pool.platforms import PlatformFields, kube_reserved_millicpu
+from infra.plan.pool.reserve import memory_splits, reserve, reserved_cores
 from infra.units import GIB, MIB, parse_bytes, parse_cpu_list
 from tests.support.gpu_pools import node_shape
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from infra.catalog.types import NodeShape, NumaNode
-from infra.plan.kubelet.decision import PoolDecision, decide_pool
 from infra.plan.placement import PodShape
+from infra.plan.pool.decision import PoolDecision, decide_pool
 from infra.units import GIB, parse_bytes
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from infra.outputs.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryBlock, MemoryManagerState
 from infra.plan.model import ModelPlan, PoolPlan, Slot, SlotGroup
 from infra.units import parse_cpu_list
-from infra.verify.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryBlock, MemoryManagerState
 from infra.verify.placement import NodeState, RunningPod, place
 from tests.support.builders import model_plan, pool_plan
 

@@ -1,0 +1,1 @@
+"""The topology manager and its hint providers: CPU, memory and device manager."""

@@ -1,0 +1,65 @@
+"""What a managed platform lets a node pool say about its kubelet, and what it decides itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.errors import Problem
+from infra.plan.pool.fields import KINDS
+
+_EVERYWHERE_MANAGED = """cpuManagerPolicy topologyManagerPolicy cpuCFSQuota cpuCFSQuotaPeriod podPidsLimit imageGCHighThresholdPercent
+    imageGCLowThresholdPercent containerLogMaxSize containerLogMaxFiles allowedUnsafeSysctls maxPods"""
+# GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS: linuxKubeletConfig, "custom node configuration" of its documentation. The others take a
+# whole KubeletConfiguration: drop-in directory, EKS NodeConfig, OpenShift KubeletConfig, kubelet-arg config=, Talos machine.kubelet.extraConfig.
+_FIELDS: Mapping[str, frozenset[str]] = {
+    "aks": frozenset(f"{_EVERYWHERE_MANAGED} failSwapOn seccompDefault".split()),
+    "gke": frozenset(
+        f"""{_EVERYWHERE_MANAGED} topologyManagerScope memoryManagerPolicy evictionSoft evictionSoftGracePeriod evictionMinimumReclaim
+        evictionMaxPodGracePeriod maxParallelImagePulls singleProcessOOMKill imageMinimumGCAge imageMaximumGCAge""".split()
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformFields:
+    """KubeletConfiguration fields of a platform. `expressible` None: all of them."""
+
+    platform: str
+    expressible: frozenset[str] | None
+
+    @classmethod
+    def of(cls, platform: str) -> PlatformFields:
+        return cls(platform=platform, expressible=_FIELDS.get(platform))
+
+    @property
+    def unavailable(self) -> frozenset[str]:
+        return frozenset() if self.expressible is None else frozenset(KINDS) - self.expressible
+
+    @property
+    def decides_reservations(self) -> bool:
+        """Whether the platform sets kubeReserved and with it the node's allocatable itself."""
+        return "kubeReserved" in self.unavailable
+
+    def problems(self, user: Mapping[str, object], path: str) -> list[Problem]:
+        """Fields of the stack file that the platform cannot express, each with the ways out."""
+        return [
+            Problem(
+                f"{path}.{name}",
+                "NotOnPlatform",
+                f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}. Leave it out, or run the pool on "
+                "nodes whose kubelet configuration is yours (platform existing, kubeadm, eks, rke2, ...).",
+            )
+            for name in user
+            if name in self.unavailable
+        ]
+
+    def rolled_out(self, fields: Mapping[str, object]) -> dict[str, object]:
+        """The fields that can be rolled out; the rest stands in for what the platform decides."""
+        return {name: value for name, value in fields.items() if name not in self.unavailable}
+
+
+def kube_reserved_millicpu(cpus: int) -> int:
+    """The clouds' common rule for kubeReserved.cpu: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest."""
+    shares = [60, 10, 5, 5]
+    return -(-(sum(shares[:cpus]) * 10 + max(cpus - len(shares), 0) * 25) // 10)

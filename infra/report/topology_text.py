@@ -1,0 +1,175 @@
+"""A machine's outputs for a person: a table and one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from infra.outputs.links import FABRIC_CLASS, GpuSet
+from infra.outputs.machine import Machine, index_order, is_flat_view, sets_of
+from infra.outputs.reading import Report
+from infra.units import format_cpu_list, parse_cpu_list
+
+
+def machine_text(machine: Machine) -> str:
+    """The whole text of one machine."""
+    blocks: list[list[str]] = []
+    matrix = machine.matrix
+    nodes = machine.first("numactl-H", "lscpu")
+    if matrix is not None:
+        blocks.append([sentence(matrix)])
+        blocks.append(list(_gpu_table(matrix)))
+        blocks.append(list(_set_table(matrix)))
+    if nodes is not None:
+        blocks.append(list(_node_table(machine, nodes)))
+    shown = {id(matrix), id(nodes)}
+    blocks += [list(_plain(report)) for report in machine.reports if id(report) not in shown and report.kind != "lscpu"]
+    remarks = [f"note: {note}" for report in machine.reports for note in report.notes]
+    remarks += [f"{finding.severity}: {finding.sentence}" for report in machine.reports for finding in report.findings]
+    if matrix is not None and (order := index_order(matrix)) is not None:
+        remarks.append(f"{order.severity}: {order.sentence}")
+    blocks.append(remarks)
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def sentence(report: Report) -> str:
+    """What a matrix says in one sentence."""
+    assert report.links is not None
+    count = len(report.links.gpus)
+    if count == 1:
+        return "One GPU."
+    name = "xGMI" if report.kind.startswith(("rocm", "amd")) else "NVLink"
+    unknown = report.links.unknown_pairs()
+    if unknown:
+        return (
+            f"{count} GPUs; {unknown} of {count * (count - 1) // 2} links cannot be read, so what is best among the rest is told."
+        )
+    best = {size: found for size, found in sets_of(report).items() if found is not None}
+    whole = [size for size, found in best.items() if found.worst.kind == FABRIC_CLASS]
+    one_node = [size for size, found in best.items() if found.numa_nodes == 1 and found.worst.kind == FABRIC_CLASS]
+    if (why := is_flat_view(report)) is not None:
+        return f"{count} GPUs in a flat view that hides NUMA ({why}): a virtual machine's. The links below hold, NUMA nodes do not."
+    if not whole:
+        pairs = "`topo -mp` does not show NVLink" if report.fields.get("pcie_only") else f"no two GPUs are joined by {name}"
+        first = best.get(2)
+        return f"{count} GPUs; {pairs}{f', the nearest are joined by {first.worst.label}' if first else ''}."
+    largest = max(whole)
+    fit = f", up to {max(one_node)} within one NUMA node" if one_node and _numa_known(report) else ""
+    return f"{count} GPUs; up to {largest} are joined by {name} with each other{fit}."
+
+
+def _numa_known(report: Report) -> bool:
+    return report.links is not None and any(node is not None for node in report.links.numa.values())
+
+
+def _table(rows: Sequence[Sequence[str]], indent: str = "  ") -> Iterator[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        yield (indent + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))).rstrip()
+
+
+def _gpu_table(report: Report) -> Iterator[str]:
+    assert report.links is not None
+    fields = report.fields
+    labels: Sequence[Any] = fields.get("bdf") or [f"GPU{gpu}" for gpu in report.links.gpus]
+    size = len(report.links.gpus)
+    head = ["", *[str(gpu) for gpu in report.links.gpus]] if size <= 16 else [""]
+    rows = []
+    for i, label in enumerate(labels):
+        row = [str(label)]
+        if size <= 16:
+            one = report.links.gpus[i]
+            for other in report.links.gpus:
+                link = report.links.link(one, other)
+                row.append("·" if one == other else "?" if link is None else link.label)
+        rows.append(row)
+    for name, title in (("numa_affinity", "NUMA"), ("numa", "NUMA"), ("cpu_affinity", "CPUs"), ("gpu_numa_id", "GPU NUMA")):
+        values = fields.get(name)
+        if isinstance(values, list) and any(value is not None for value in values) and {*map(str, values)} != {"N/A"}:
+            head.append(title)
+            for row, value in zip(rows, values, strict=True):
+                row.append("-" if value is None else str(value))
+    nearest = fields.get("nearest_nics")
+    if isinstance(nearest, list) and any(nearest):
+        head.append("nearest NICs")
+        for row, names in zip(rows, nearest, strict=True):
+            row.append(", ".join(names) or "-")
+    yield from _table([head, *rows])
+    if isinstance(nearest, list) and not any(nearest) and fields["nics"]:
+        yield f"  none of the {len(fields['nics'])} NICs shares a PCIe switch with a GPU"
+
+
+def _set_table(report: Report) -> Iterator[str]:
+    best = sets_of(report)
+    if not best:
+        return
+    rows = [["size", "best GPUs", "worst link", "class", "NUMA nodes", "equal sets"]]
+    for size, found in best.items():
+        rows.append([str(size), *_set_cells(found, numa=_numa_known(report))])
+    yield from _table(rows)
+
+
+def _set_cells(found: GpuSet | None, *, numa: bool) -> list[str]:
+    if found is None:
+        return ["not known: links cannot be read", "", "", "", ""]
+    return [
+        format_cpu_list(found.gpus),
+        found.worst.label,
+        found.worst.kind,
+        str(found.numa_nodes) if numa else "unknown",
+        str(found.ties),
+    ]
+
+
+def _node_table(machine: Machine, report: Report) -> Iterator[str]:
+    sizes = report.fields.get("size_mib", {})
+    lscpu = machine.first("lscpu")
+    matrix = machine.matrix
+    words = [f"{report.fields['nodes']} NUMA nodes", f"{report.fields['cpus']} CPUs"]
+    if lscpu is not None:
+        if lscpu.fields["sockets"] is not None:
+            words.append(f"{lscpu.fields['sockets']} sockets")
+        if lscpu.fields["threads_per_core"] is not None:
+            words.append(f"{lscpu.fields['threads_per_core']} threads per core")
+        if lscpu.fields["hypervisor"]:
+            words.append(f"a virtual machine ({lscpu.fields['hypervisor']})")
+        if lscpu.fields["model"]:
+            words.append(lscpu.fields["model"])
+    yield ", ".join(words) + "."
+    rows = [["node", "CPUs", "count", "memory", "GPUs"]]
+    empty: list[int] = []
+    for node, cpus in report.fields["numa_cpus"].items():
+        size = sizes.get(node)
+        gpus = [gpu for gpu, home in (matrix.links.numa.items() if matrix and matrix.links else ()) if home == int(node)]
+        if not cpus and not size:
+            empty.append(int(node))
+            continue
+        count = len(parse_cpu_list(cpus)) if cpus else 0
+        shown = "unreadable" if cpus is None else cpus if len(cpus) <= 60 else cpus[:57] + "..."
+        rows.append([node, shown or "none", str(count), f"{size} MiB" if size is not None else "-", format_cpu_list(gpus) or "-"])
+    drop = [i for i, name in ((3, "memory"), (4, "GPUs")) if name and all(row[i] == "-" for row in rows[1:])]
+    yield from _table([[cell for i, cell in enumerate(row) if i not in drop] for row in rows])
+    if empty:
+        yield f"  without CPUs and memory: {format_cpu_list(empty)}"
+
+
+def _plain(report: Report) -> Iterator[str]:
+    yield f"{report.kind}:"
+    for name, value in report.fields.items():
+        if value in (None, [], {}) or (isinstance(value, list) and value and isinstance(value[0], list)):
+            continue
+        yield from _value_lines(name.replace("_", " "), value, "  ")
+
+
+def _value_lines(name: str, value: Any, indent: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield f"{indent}{name}:"
+        for key, inner in value.items():
+            yield from _value_lines(str(key), inner, indent + "  ")
+    elif isinstance(value, list):
+        text = ", ".join("-" if item is None else str(item) for item in value)
+        yield f"{indent}{name}: {text if len(text) <= 200 else text[:197] + '...'}"
+    elif isinstance(value, bool):
+        yield f"{indent}{name}: {'yes' if value else 'no'}"
+    else:
+        yield f"{indent}{name}: {'unknown' if value is None else value}"
