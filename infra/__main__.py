@@ -8,7 +8,8 @@ import json
 import sys
 from collections.abc import Sequence
 
-from infra.errors import NumawiseError, Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
+from infra.errors import NumawiseError
 
 # One module of infra/cli a command. Only the module of the command that was called is imported, so that a command pays
 # for nothing that it does not use.
@@ -64,11 +65,11 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         # A name that is too long, a disk that is full, a folder that is read-only: the system's own words, and the place.
-        _tell([Problem(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")], args)
+        _tell([Diagnosis(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")], args)
         return 2
 
 
-def _tell(problems: Sequence[Problem], args: argparse.Namespace) -> None:
+def _tell(problems: Sequence[Diagnosis], args: argparse.Namespace) -> None:
     """The problems in the form that the command was asked for."""
     if getattr(args, "format", "text") == "json":
         print(json.dumps({"errors": [problem.as_json() for problem in problems]}, indent=2))

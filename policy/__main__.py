@@ -18,7 +18,8 @@ from typing import Any
 
 import yaml
 
-from policy.rules import RULES, Breach, breaches
+from infra.diagnosis import Diagnosis
+from policy.rules import RULES, breaches
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,15 +39,23 @@ def main(argv: list[str] | None = None) -> int:
             print(f"error: {error}", file=sys.stderr)
         return 2
     if args.format == "json":
-        print(json.dumps({"objects": len(objects), "breaches": [vars(breach) for breach in found]}, indent=2))
+        print(
+            json.dumps(
+                {
+                    "objects": len(objects),
+                    "breaches": [{"resource": breach.path, "rule": breach.code, "message": breach.message} for breach in found],
+                },
+                indent=2,
+            )
+        )
     else:
         for breach in found:
-            print(f"{breach.resource}: {breach.message} ({breach.rule})")
+            print(f"{breach.path}: {breach.message} ({breach.code})")
         print(f"{len(objects)} objects, {len(RULES)} rules, {len(found)} breach{'' if len(found) == 1 else 'es'}")
     return 1 if found else 0
 
 
-def _checked(name: str, kind: str, manifest: dict[str, Any]) -> tuple[Breach, ...]:
+def _checked(name: str, kind: str, manifest: dict[str, Any]) -> tuple[Diagnosis, ...]:
     try:
         return breaches(name, kind, manifest)
     except (AttributeError, TypeError, ValueError) as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infra.diagnosis import Diagnosis
 from infra.units import parse_millicpu, parse_quantity
 
 Properties = Mapping[str, Any]
@@ -141,13 +142,6 @@ RULES = (
 )
 
 
-@dataclass(frozen=True, order=True)
-class Breach:
-    resource: str
-    rule: str
-    message: str
-
-
-def breaches(resource: str, kind: str, properties: Properties) -> tuple[Breach, ...]:
-    """All breaches of one resource; `resource` is how it is named to the reader."""
-    return tuple(Breach(resource, rule.name, message) for rule in RULES for message in rule.check(kind, properties))
+def breaches(resource: str, kind: str, properties: Properties) -> tuple[Diagnosis, ...]:
+    """All breaches of one resource: the path is how it is named to the reader, the code the rule's name."""
+    return tuple(Diagnosis(resource, rule.name, message) for rule in RULES for message in rule.check(kind, properties))

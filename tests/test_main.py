@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.__main__ import COMMANDS, main
-from infra.errors import ConfigError, Problem, did_you_mean, in_order
+from infra.diagnosis import Diagnosis, did_you_mean, in_order
+from infra.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -60,7 +61,7 @@ def test_the_committed_schema_is_the_models(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_problems_are_sorted_with_numbers_as_numbers_and_without_doubles() -> None:
-    problems = [Problem(path=f"models[{index}]", code="X", message="m") for index in (10, 2, 2)]
+    problems = [Diagnosis(path=f"models[{index}]", code="X", message="m") for index in (10, 2, 2)]
     assert [problem.path for problem in ConfigError(problems).problems] == ["models[2]", "models[10]"]
     assert in_order(reversed(problems)) == ConfigError(problems).problems
 

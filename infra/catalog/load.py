@@ -14,7 +14,8 @@ from infra.catalog.provenance import read_provenance
 from infra.catalog.reader import Reader
 from infra.catalog.shapes import read_shape
 from infra.catalog.types import Accelerator, EngineFacts, Model, NodeShape, Pin, PublishedParameters
-from infra.errors import ConfigError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import ConfigError
 
 SCHEMA_VERSION = 1
 DATA = Path(__file__).parent / "data"
@@ -27,12 +28,12 @@ def parse_yaml(text: str | bytes, name: str) -> Any:
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
-        raise ConfigError([Problem(path=name, code="InvalidYaml", message=" ".join(str(error).split()))]) from None
+        raise ConfigError([Diagnosis(path=name, code="InvalidYaml", message=" ".join(str(error).split()))]) from None
 
 
 def read_document(path: Path) -> Reader:
     """The top level of a catalog file, its schema version checked."""
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     document = Reader(parse_yaml(path.read_bytes(), path.name), path.name, problems)
     version = document.integer("schemaVersion", required=True)
     if version is not None and version != SCHEMA_VERSION:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.catalog.types import NodeShape
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 
 
-def missing_facts(shape: NodeShape, path: str) -> list[Problem]:
+def missing_facts(shape: NodeShape, path: str) -> list[Diagnosis]:
     """What the shape does not say, but a kubelet's answer depends on."""
     if not shape.missing:
         return []
     shown = ", ".join(shape.missing[:4]) + (f" and {len(shape.missing) - 4} more" if len(shape.missing) > 4 else "")
     return [
-        Problem(
+        Diagnosis(
             path,
             "UnknownHardware",
             f"the catalog does not know {shown} of {shape.id}, so that no admission can be proven, and nothing is guessed; write the facts inline as "
@@ -24,7 +24,7 @@ def missing_facts(shape: NodeShape, path: str) -> list[Problem]:
     ]
 
 
-def shape_warnings(shape: NodeShape, path: str = "nodeShape") -> tuple[Problem, ...]:
+def shape_warnings(shape: NodeShape, path: str = "nodeShape") -> tuple[Diagnosis, ...]:
     """What the catalog knows of a shape, but not for certain: facts by which the plan places pods."""
     weak = [
         name
@@ -35,7 +35,7 @@ def shape_warnings(shape: NodeShape, path: str = "nodeShape") -> tuple[Problem, 
         return ()
     facts = ", ".join(weak) or "all facts"
     return (
-        Problem(
+        Diagnosis.warning(
             path=path,
             code="UnverifiedFacts",
             message=f"{facts} of {shape.id} {'is' if len(weak) == 1 else 'are'} not verified in the catalog (confidence {shape.provenance.confidence}): "

@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from infra.catalog.load import accelerators, models, shapes
 from infra.catalog.types import Accelerator, Model, NodeShape
-from infra.errors import ConfigError, Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
+from infra.errors import ConfigError
 
 _NOISE = frozenset({"nvidia", "amd", "instinct", "gpu", "tesla", "oam", "radeon", "accelerator", "card"})
 
@@ -185,4 +186,4 @@ def _model_names(model: Model) -> Iterable[str]:
 
 
 def _error(path: str, code: str, message: str) -> ConfigError:
-    return ConfigError([Problem(path=path, code=code, message=message)])
+    return ConfigError([Diagnosis(path=path, code=code, message=message)])

@@ -1,11 +1,11 @@
-"""Reads plain YAML values field by field: every unknown key and wrong type becomes one Problem, all of them found in one pass."""
+"""Reads plain YAML values field by field: every unknown key and wrong type becomes one Diagnosis, all of them found in one pass."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from infra.errors import Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Reader:
     reading goes on and finds the rest. A null value counts as absent.
     """
 
-    def __init__(self, value: object, path: str, problems: list[Problem], *, code: str = "InvalidValue") -> None:
+    def __init__(self, value: object, path: str, problems: list[Diagnosis], *, code: str = "InvalidValue") -> None:
         self.path = path
         self.problems = problems
         self.code = code
@@ -49,7 +49,7 @@ class Reader:
         return f"{self.path}.{key}" if self.path else key
 
     def problem(self, key: str, message: str, *, code: str | None = None) -> None:
-        self.problems.append(Problem(path=self.at(key), code=code or self.code, message=message))
+        self.problems.append(Diagnosis(path=self.at(key), code=code or self.code, message=message))
 
     def has(self, key: str) -> bool:
         return self.values.get(key) is not None

@@ -10,7 +10,8 @@ from infra.catalog.names import find_accelerator
 from infra.catalog.reader import Reader
 from infra.catalog.shapes import read_groups, read_numa_nodes
 from infra.catalog.types import Accelerator, NodeShape, NumaNode, Provenance
-from infra.errors import ConfigError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import ConfigError
 
 
 def shape_from_topology(raw: Mapping[str, Any], path: str = "topology") -> NodeShape:
@@ -19,7 +20,7 @@ def shape_from_topology(raw: Mapping[str, Any], path: str = "topology") -> NodeS
     Fields: sku, threadsPerCore, numaNodes (cpus, memory, gpus, nics, distances, hugepages, socket; in order of id), and where the accelerator does not
     tell, linkDomains and switchGroups (lists of GPU indices), virtualMachine, partition. ConfigError lists all problems at once.
     """
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     reader = Reader(raw, path, problems)
     accelerator = _accelerator(reader)
     threads = reader.integer("threadsPerCore", minimum=1)

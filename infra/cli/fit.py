@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from infra.catalog.names import find_accelerator, find_model
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
-from infra.errors import ConfigError, NumawiseError, PlanError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import ConfigError, NumawiseError, PlanError
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.estimate import block_size_refusal, estimate_memory
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 def read_question(args: argparse.Namespace) -> Question:
     """The question, or a ConfigError or PlanError with everything that is wrong with it."""
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     given = _from_file(args)
     options = _options(args, given.options if given else {}, problems)
     architecture = _architecture(args, given.config if given else None, given.name if given else "", problems)
@@ -119,7 +120,7 @@ def _from_file(args: argparse.Namespace) -> ModelFile | None:
     return read_model_file(args.config, args.model)
 
 
-def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
+def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Diagnosis]) -> dict[str, Any]:
     def whole(option: str, name: str) -> int | None:
         text = getattr(args, option.replace("-", "_"))
         return given.get(name) if text is None else _whole(text, f"--{option}", problems)
@@ -162,7 +163,7 @@ def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Pro
     return options
 
 
-def _whole(text: str, option: str, problems: list[Problem]) -> int | None:
+def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
     """A whole number above 0, also as vLLM reads them: 32k is 32,000 and 32K is 32,768."""
     digits, multiple = (text[:-1], _MULTIPLES[text[-1]]) if text[-1:] in _MULTIPLES else (text, 1)
     try:
@@ -175,7 +176,7 @@ def _whole(text: str, option: str, problems: list[Problem]) -> int | None:
     return int(value)
 
 
-def _number(text: str, option: str, problems: list[Problem]) -> float | None:
+def _number(text: str, option: str, problems: list[Diagnosis]) -> float | None:
     try:
         value = float(text)
     except ValueError:
@@ -186,11 +187,11 @@ def _number(text: str, option: str, problems: list[Problem]) -> float | None:
     return value
 
 
-def _invalid(option: str, message: str) -> Problem:
-    return Problem(path=option, code="InvalidValue", message=message)
+def _invalid(option: str, message: str) -> Diagnosis:
+    return Diagnosis(path=option, code="InvalidValue", message=message)
 
 
-def _architecture(args: argparse.Namespace, config: Any, name: str, problems: list[Problem]) -> Architecture | None:
+def _architecture(args: argparse.Namespace, config: Any, name: str, problems: list[Diagnosis]) -> Architecture | None:
     try:
         if config is not None:
             return from_config_json(config, name=name or args.model or "the model", path="modelConfig")
@@ -200,7 +201,7 @@ def _architecture(args: argparse.Namespace, config: Any, name: str, problems: li
         problems += error.problems
         return None
     problems.append(
-        Problem(
+        Diagnosis(
             path="--model",
             code="MissingOption",
             message="is missing; name a model of the catalog, or give its config.json with --config.",
@@ -209,7 +210,7 @@ def _architecture(args: argparse.Namespace, config: Any, name: str, problems: li
     return None
 
 
-def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list[Problem]) -> Accelerator | None:
+def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list[Diagnosis]) -> Accelerator | None:
     memory_gib = None
     if args.gpu_memory_gib is not None:
         memory_gib = _number(args.gpu_memory_gib, "--gpu-memory-gib", problems)
@@ -224,7 +225,7 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
     name = args.gpu or from_file
     if name is None:
         problems.append(
-            Problem(
+            Diagnosis(
                 path="--gpu", code="MissingOption", message="is missing; name an accelerator, for example h100-sxm5-80gb or MI300X."
             )
         )
@@ -255,7 +256,7 @@ def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerato
     )
 
 
-def _size_problems(architecture: Architecture, options: dict[str, Any]) -> list[Problem]:
+def _size_problems(architecture: Architecture, options: dict[str, Any]) -> list[Diagnosis]:
     tensor, pipeline = options["tensor_parallel_size"], options["pipeline_parallel_size"]
     try:
         refusals = [
@@ -278,6 +279,6 @@ def _size_problems(architecture: Architecture, options: dict[str, Any]) -> list[
         refusals += [("--enable-expert-parallel", refusal)] if refusal else []
     sizes = f" Valid tensor parallel sizes: {', '.join(map(str, valid))}."
     return [
-        Problem(path=option, code="InvalidParallelSize", message=refusal.message + (sizes if option == "--tp" else ""))
+        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.message + (sizes if option == "--tp" else ""))
         for option, refusal in refusals
     ]

@@ -10,7 +10,8 @@ from typing import Any
 from infra.catalog.names import find_shape
 from infra.catalog.reader import type_name
 from infra.config.load import CLUSTER_KEY, read_yaml
-from infra.errors import ConfigError, Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
+from infra.errors import ConfigError
 
 # a model's fields in the stack file, and what the estimate calls them
 _SIZES = {
@@ -92,7 +93,7 @@ def _gpu_of_pool(cluster: Mapping[str, Any], name: object, file: str) -> str | N
 
 
 def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str | None = None) -> ModelFile:
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     options: dict[str, Any] = {}
     for key, name in _SIZES.items():
         value = item.get(key)
@@ -100,7 +101,7 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=f"{path}.{key}", code="InvalidValue", message=f"is {value!r}; a whole number of at least 1 is expected."
                 )
             )
@@ -113,7 +114,7 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
     if utilization is not None:
         if isinstance(utilization, bool) or not isinstance(utilization, int | float) or not 0 < utilization <= 1:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=f"{path}.gpuMemoryUtilization",
                     code="InvalidValue",
                     message=f"is {utilization!r}; more than 0 and at most 1 is expected, for example 0.9.",
@@ -126,7 +127,7 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
     config, name = item.get("modelConfig"), wanted or _text(item, "model") or _text(item, "name") or Path(path).stem
     if config is not None and not isinstance(config, Mapping):
         problems.append(
-            Problem(
+            Diagnosis(
                 path=f"{path}.modelConfig",
                 code="InvalidValue",
                 message=f"is {type_name(config)}; a map with config.json's fields is expected.",

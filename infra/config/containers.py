@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from infra.config.base import valid_dns_label, valid_environment_name, valid_image
-from infra.errors import did_you_mean
+from infra.diagnosis import did_you_mean
 
 # Container of k8s.io/api/core/v1 at v0.37.2.
 _FIELDS: Mapping[str, type] = {

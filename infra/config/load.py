@@ -11,7 +11,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from infra.config.cluster import StackConfig
-from infra.errors import ConfigError, Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
+from infra.errors import ConfigError
 
 CLUSTER_KEY = "numawise:cluster"
 _WANTED = {
@@ -142,10 +143,10 @@ def parse_cluster_document(document: Any) -> StackConfig:
         raise ConfigError.one("WrongType", CLUSTER_KEY, "is nested too deeply") from None
 
 
-def _secure_values(value: Any, path: str) -> Iterator[Problem]:
+def _secure_values(value: Any, path: str) -> Iterator[Diagnosis]:
     if isinstance(value, Mapping):
         if set(value) == {"secure"}:
-            yield Problem(
+            yield Diagnosis(
                 path=path,
                 code="SecureInDocument",
                 message="is a secret inside the cluster document and would stand in the state in clear; make it a key of its own "
@@ -167,7 +168,7 @@ def path_of(location: Sequence[str | int]) -> str:
     return path
 
 
-def _problem(detail: Any, document: Any) -> Problem:
+def _problem(detail: Any, document: Any) -> Diagnosis:
     """One pydantic error in our words; the location is walked along the document to leave pydantic's own steps out."""
     location, owner = _real_location(detail["loc"], document)
     path, kind, value = path_of(location), detail["type"], detail.get("input")
@@ -175,30 +176,30 @@ def _problem(detail: Any, document: Any) -> Problem:
     if kind == "extra_forbidden":
         known = _fields_of(owner) if owner else ()
         remedy = did_you_mean(str(location[-1]), known) or f" Known here: {', '.join(sorted(known))}." if known else ""
-        return Problem(path=path, code="UnknownKey", message=f"is no known key.{remedy}")
+        return Diagnosis(path=path, code="UnknownKey", message=f"is no known key.{remedy}")
     if kind == "missing":
-        return Problem(path=path, code="MissingKey", message="is missing")
+        return Diagnosis(path=path, code="MissingKey", message="is missing")
     if kind == "value_error":
-        return Problem(path=path, code="InvalidValue", message=str(context.get("error", detail["msg"])))
+        return Diagnosis(path=path, code="InvalidValue", message=str(context.get("error", detail["msg"])))
     if kind == "literal_error":
         allowed = [word.strip(" '") for word in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
-        return Problem(
+        return Diagnosis(
             path=path,
             code="InvalidValue",
             message=f"{value!r} is not one of {', '.join(allowed)}.{did_you_mean(str(value), allowed)}",
         )
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
-        return Problem(
+        return Diagnosis(
             path=path, code="InvalidValue", message=f"{value!r} is out of range: {detail['msg'].removeprefix('Input should be ')}"
         )
     if kind == "too_short":
-        return Problem(
+        return Diagnosis(
             path=path,
             code="InvalidValue",
             message=f"has {context.get('actual_length')} entries; it needs at least {context.get('min_length')}",
         )
     wanted = _WANTED.get(kind) or detail["msg"].removeprefix("Input should be a valid ").removeprefix("Input should be ")
-    return Problem(path=path, code="WrongType", message=f"{_shown(value)} is a {_yaml_type(value)}; it has to be a {wanted}")
+    return Diagnosis(path=path, code="WrongType", message=f"{_shown(value)} is a {_yaml_type(value)}; it has to be a {wanted}")
 
 
 def _real_location(location: Sequence[str | int], document: Any) -> tuple[list[str | int], type[BaseModel] | None]:

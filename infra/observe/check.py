@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from infra.errors import CheckError, Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
+from infra.errors import CheckError
 from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.model import ClusterObservation, ObservedNode
 from infra.plan.model import ClusterPlan, PoolPlan
@@ -30,7 +31,7 @@ class Ownership:
         return all(labels.get(key) == value for key, value in self.labels.items())
 
 
-def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownership) -> tuple[Problem, ...]:
+def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownership) -> tuple[Diagnosis, ...]:
     """Warnings; raises CheckError with all contradictions, sorted by path."""
     problems = [
         *_version(plan, observation),
@@ -41,21 +42,10 @@ def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownersh
         *_foreign_device_plugins(plan, observation, ownership),
         *_foreign_pods(plan, observation, ownership),
     ]
-    errors = [problem for problem, is_error in problems if is_error]
+    errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise CheckError(errors)
-    return tuple(sorted(problem for problem, _ in problems))
-
-
-Found = Iterator[tuple[Problem, bool]]
-
-
-def _error(code: str, path: str, message: str) -> tuple[Problem, bool]:
-    return Problem(path=path, code=code, message=message), True
-
-
-def _warning(code: str, path: str, message: str) -> tuple[Problem, bool]:
-    return Problem(path=path, code=code, message=message), False
+    return tuple(sorted(problems))
 
 
 def _minor(version: str) -> str:
@@ -63,23 +53,23 @@ def _minor(version: str) -> str:
     return match[1] if match else version
 
 
-def _version(plan: ClusterPlan, seen: ClusterObservation) -> Found:
+def _version(plan: ClusterPlan, seen: ClusterObservation) -> Iterator[Diagnosis]:
     server = _minor(seen.server_version)
     if server and server != plan.kubernetes_version:
-        yield _warning(
-            "ServerVersionDiffers",
+        yield Diagnosis.warning(
             "kubernetesVersion",
+            "ServerVersionDiffers",
             f"is {plan.kubernetes_version}, but the API server runs {seen.server_version}; set the version that the kubelets run",
         )
 
 
-def _nodes(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Found:
+def _nodes(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
     known = [node.name for node in seen.nodes]
     for pool_index, pool in enumerate(plan.node_pools):
         if not pool.node_names_given:
-            yield _error(
-                "NodesNotNamed",
+            yield Diagnosis(
                 f"nodePools[{pool_index}].nodeNames",
+                "NodesNotNamed",
                 f"is missing: the plan counts {len(pool.nodes)} nodes, and existing nodes need their names before anything is declared on them",
             )
             continue
@@ -92,100 +82,102 @@ def _nodes(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) ->
                     if known
                     else " The cluster has no nodes."
                 )
-                yield _error("UnknownNode", path, f"{name} is no node of the cluster.{did_you_mean(name, known) or have}")
+                yield Diagnosis(path, "UnknownNode", f"{name} is no node of the cluster.{did_you_mean(name, known) or have}")
             else:
                 yield from _node(plan, pool, node, path, ownership)
 
 
-def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, ownership: Ownership) -> Found:
+def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, ownership: Ownership) -> Iterator[Diagnosis]:
     key, ours = ownership.node_annotation
     theirs = node.annotations.get(key, ours)
     if theirs != ours:
-        yield _error(
-            "NodeOfAnotherStack",
+        yield Diagnosis(
             path,
+            "NodeOfAnotherStack",
             f"the labels of {node.name} are {theirs}'s, this stack's would be {ours}'s; a node belongs to one stack: take it out of one of the two "
             "stack files and update that stack, or destroy it",
         )
     if not node.ready:
-        yield _warning("NodeNotReady", path, f"{node.name} is not Ready ({node.ready_message}); pods planned there will not start")
+        yield Diagnosis.warning(
+            path, "NodeNotReady", f"{node.name} is not Ready ({node.ready_message}); pods planned there will not start"
+        )
     if node.unschedulable:
-        yield _warning(
-            "NodeCordoned",
+        yield Diagnosis.warning(
             path,
+            "NodeCordoned",
             f"{node.name} is cordoned; run `kubectl uncordon {node.name}` or pods planned there will not start",
         )
     if node.kubelet_version and _minor(node.kubelet_version) != plan.kubernetes_version:
-        yield _error(
-            "KubeletVersionDiffers",
+        yield Diagnosis(
             path,
+            "KubeletVersionDiffers",
             f"{node.name} runs kubelet {node.kubelet_version}, planned {plan.kubernetes_version}; set kubernetesVersion to "
             f'"{_minor(node.kubelet_version)}" or upgrade the node',
         )
     yield from _shape(pool, node, path)
     if node.kubelet is None:
         if node.ready:
-            yield _warning(
-                "KubeletUnread",
+            yield Diagnosis.warning(
                 path,
+                "KubeletUnread",
                 f"the configuration of {node.name}'s kubelet could not be read ({node.kubelet_unreadable}); admission is not proven there",
             )
         return
     differences = kubelet_differences(pool.kubelet, node.kubelet)
     if differences:
-        yield _error(
-            "KubeletDiffers",
+        yield Diagnosis(
             path,
+            "KubeletDiffers",
             f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. Write the drop-in that "
             f"`python -m infra render` puts into kubelet/90-numawise-{pool.name}.conf to the node (drained, kubelet stopped, cpu_manager_state and memory_manager_state removed), then start it",
         )
 
 
-def _shape(pool: PoolPlan, node: ObservedNode, path: str) -> Found:
+def _shape(pool: PoolPlan, node: ObservedNode, path: str) -> Iterator[Diagnosis]:
     cpus = sum(len(numa_node.cpus) for numa_node in pool.numa_nodes)
     if "cpu" in node.capacity and parse_millicpu(node.capacity["cpu"]) != cpus * 1000:
-        yield _error(
-            "ShapeContradicted",
+        yield Diagnosis(
             path,
+            "ShapeContradicted",
             f"{node.name} has {node.capacity['cpu']} CPUs, {pool.node_shape} has {cpus}; give the node's own facts as topology: (python -m infra shape)",
         )
     memory_bytes = sum(numa_node.memory_bytes for numa_node in pool.numa_nodes)
     if "memory" in node.capacity and parse_bytes(node.capacity["memory"]) < memory_bytes:
-        yield _error(
-            "ShapeContradicted",
+        yield Diagnosis(
             path,
+            "ShapeContradicted",
             f"{node.name} has {format_gib(parse_bytes(node.capacity['memory']))}, less than the {format_gib(memory_bytes)} of {pool.node_shape}; "
             "give the node's own facts as topology: (python -m infra shape)",
         )
     gpus = sum(len(numa_node.gpus) for numa_node in pool.numa_nodes)
     reported = int(parse_millicpu(node.capacity.get(pool.resource_name, "0")) / 1000)
     if reported and reported != gpus:
-        yield _error(
-            "ShapeContradicted",
+        yield Diagnosis(
             path,
+            "ShapeContradicted",
             f"{node.name} reports {reported} {pool.resource_name}, {pool.node_shape} has {gpus}; check the shape, or the node's devices",
         )
     if pool.product_label is not None:
         key, wanted = pool.product_label
         value = node.labels.get(key)
         if value is not None and value != wanted:
-            yield _error(
-                "ShapeContradicted",
+            yield Diagnosis(
                 path,
+                "ShapeContradicted",
                 f"{node.name} is labelled {key}={value}, {pool.sku} is {wanted}; name the SKU that the node has",
             )
 
 
-def _namespaces(plan: ClusterPlan, seen: ClusterObservation) -> Found:
+def _namespaces(plan: ClusterPlan, seen: ClusterObservation) -> Iterator[Diagnosis]:
     for path, name, created in _named_namespaces(plan):
         labels = seen.namespaces.get(name)
         if labels is None and not created:
-            yield _error("NoNamespace", path, f"{name} does not exist; create it, or write {{name: {name}, create: true}}")
+            yield Diagnosis(path, "NoNamespace", f"{name} does not exist; create it, or write {{name: {name}, create: true}}")
         level = (labels or {}).get(_POD_SECURITY_LABEL, plan.pod_security)
         if level in _LEVELS and _LEVELS.index(level) > _LEVELS.index(plan.pod_security) and not created:
-            yield _error(
-                "PodSecurityTooStrict",
+            yield Diagnosis(
                 path,
+                "PodSecurityTooStrict",
                 f"{name} enforces Pod Security {level}, the planned pods need {plan.pod_security}; use another namespace or relabel it",
             )
 
@@ -197,56 +189,56 @@ def _named_namespaces(plan: ClusterPlan) -> Iterator[tuple[str, str, bool]]:
             yield f"models[{index}].namespace", model.namespace, False
 
 
-def _claims(plan: ClusterPlan, seen: ClusterObservation) -> Found:
+def _claims(plan: ClusterPlan, seen: ClusterObservation) -> Iterator[Diagnosis]:
     for index, model in enumerate(plan.models):
         path, claim = f"models[{index}].storage.existingClaim", model.storage.existing_claim
         modes = seen.claims.get((model.namespace, claim))
         pods = model.replicas * model.pods_per_replica + model.max_surge
         if modes is None:
             if model.namespace in seen.namespaces:
-                yield _error(
-                    "NoClaim",
+                yield Diagnosis(
                     path,
+                    "NoClaim",
                     f"there is no claim {claim} in namespace {model.namespace}; create it, or name the one that holds the weights",
                 )
         elif pods > 1 and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
-            yield _error(
-                "ClaimNotShared",
+            yield Diagnosis(
                 path,
+                "ClaimNotShared",
                 f"{claim} is {', '.join(modes)}, and up to {pods} pods mount it on several nodes; use a ReadWriteMany or ReadOnlyMany claim, or 1 replica without surge",
             )
 
 
-def _foreign_objects(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Found:
+def _foreign_objects(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
     adopted = set(plan.adopt)
     # Nodes are the cluster's; we only add labels to them. Namespaces of others are used, not taken.
     for key, labels in sorted(seen.objects.items(), key=lambda item: str(item[0])):
         if key.kind == "Node" or ownership.holds(labels) or str(key) in adopted:
             continue
-        yield _error(
-            "ForeignObject",
+        yield Diagnosis(
             str(key),
+            "ForeignObject",
             f"exists and is not this stack's; Pulumi would take it over and delete it with the stack. Add {str(key)!r} to adopt: in numawise:cluster if that is wanted, or rename one of the two",
         )
     existing = {str(key) for key in seen.objects}
     for index, entry in enumerate(plan.adopt):
         if entry not in existing:
-            yield _warning("NothingToAdopt", f"adopt[{index}]", f"{entry} is no object of this plan that exists")
+            yield Diagnosis.warning(f"adopt[{index}]", "NothingToAdopt", f"{entry} is no object of this plan that exists")
 
 
-def _foreign_device_plugins(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Found:
+def _foreign_device_plugins(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
     for plugin in seen.device_plugins:
         vendor = "amd" if "amd" in plugin.image or "rocm" in plugin.image else "nvidia"
         for index, pool in enumerate(plan.node_pools):
             if pool.vendor == vendor and pool.device_plugin.mode == "managed" and not ownership.holds(plugin.labels):
-                yield _error(
-                    "TwoDevicePlugins",
+                yield Diagnosis(
                     f"nodePools[{index}].devicePlugin.mode",
+                    "TwoDevicePlugins",
                     f"is managed, but {plugin.key} ({plugin.image}) runs already; two plugins of one vendor fight over the socket: write mode: existing, or remove that one",
                 )
 
 
-def _foreign_pods(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Found:
+def _foreign_pods(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
     for pool_index, pool in enumerate(plan.node_pools):
         nodes, declared = set(pool.nodes), {tenant.name for tenant in pool.co_tenants}
         for pod in seen.pods:
@@ -254,14 +246,14 @@ def _foreign_pods(plan: ClusterPlan, seen: ClusterObservation, ownership: Owners
                 continue
             gpus = int(parse_millicpu(pod.requests.get(pool.resource_name, "0")) / 1000)
             if gpus:
-                yield _error(
-                    "ForeignGpuPod",
+                yield Diagnosis(
                     f"nodePools[{pool_index}]",
+                    "ForeignGpuPod",
                     f"pod {pod.namespace}/{pod.name} on {pod.node} holds {gpus} {pool.resource_name} that the plan counts as free; move it, or declare it under coTenants",
                 )
             elif pod.qos_class == "Guaranteed" and parse_millicpu(pod.requests.get("cpu", "0")) >= 1000:
-                yield _warning(
-                    "UndeclaredCoTenant",
+                yield Diagnosis.warning(
                     f"nodePools[{pool_index}].coTenants",
+                    "UndeclaredCoTenant",
                     f"pod {pod.namespace}/{pod.name} on {pod.node} is Guaranteed with {pod.requests['cpu']} CPUs and may hold exclusive ones; declare it, so that the plan counts it",
                 )

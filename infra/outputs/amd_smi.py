@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from infra.diagnosis import Diagnosis
 from infra.outputs.amd_tables import (
     BDF,
     gpu_links,
@@ -14,7 +15,6 @@ from infra.outputs.amd_tables import (
     outputs_of,
     read_tables,
 )
-from infra.outputs.finding import Finding
 from infra.outputs.matrix import Cell, drop_contradictions
 from infra.outputs.reading import Line, Notes, Report
 
@@ -75,7 +75,8 @@ def _amd_smi(
     findings = list(link_findings(hops, weight, link_type))
     if p2p in ("none", "some"):
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="PeerToPeerRefused",
                 message="GPUs cannot read each other's memory (ACCESS is DISABLED): collectives go through host memory.",
                 remedy="Look at ACS and `iommu=pt`, and at whether the cards support peer-to-peer at all.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.links import GpuLinks, Link, amd_link
 from infra.outputs.matrix import Cell, CellForm, Header, drop_contradictions, read_rows
 from infra.outputs.reading import Line, Notes
@@ -185,8 +185,8 @@ def link_findings(
     hops: list[list[int | str | None]] | None,
     weight: list[list[int | str | None]] | None,
     link_type: list[list[int | str | None]] | None,
-) -> tuple[Finding, ...]:
-    found: list[Finding] = []
+) -> tuple[Diagnosis, ...]:
+    found: list[Diagnosis] = []
     xgmi_weights = {
         weight[i][j]
         for i, row in enumerate(link_type or [])
@@ -195,7 +195,8 @@ def link_findings(
     }
     if hops is not None and len(xgmi_weights) > 1:
         found.append(
-            Finding(
+            Diagnosis(
+                path="",
                 code="IndirectXgmi",
                 message="some xGMI pairs are joined through another GPU (weights "
                 f"{', '.join(str(w) for w in sorted(xgmi_weights, key=str))}), although the tool says 1 hop for all.",
@@ -205,7 +206,8 @@ def link_findings(
         )
     if any("XXXX" in row for row in link_type or []):
         found.append(
-            Finding(
+            Diagnosis(
+                path="",
                 code="PartitionedGpus",
                 message="link type XXXX joins partitions of one GPU (CPX or DPX): the indices are partitions, not cards.",
                 severity="info",

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from infra.diagnosis import Diagnosis
 from infra.outputs.collective_warnings import WarningRule
-from infra.outputs.finding import Finding
 
 Verdict = Literal["good", "degraded", "bad", "unknown"]
 
@@ -44,7 +44,7 @@ class CollectiveVerdict:
     graph: dict[str, Any]
     pairs_good: tuple[tuple[int, int], ...]
     pairs_degraded: tuple[tuple[int, int], ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnosis, ...]
     lines: int
     collective_lines: int
 
@@ -100,7 +100,7 @@ class CollectiveFacts:
 
 
 def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str], unread: int) -> CollectiveVerdict:
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     p2p = {e for e in edges if e.transport.startswith("P2P")}
     shm = {e for e in edges if e.transport == "SHM"}
     net = {e for e in edges if e.transport.startswith(("NET/", "COLLNET/"))}
@@ -117,7 +117,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
 
     if shm:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="SharedMemoryTransport",
                 message=f"{_pairs_text(shm)} talk through host memory (SHM), not GPU to GPU.{because('NCCL_P2P_DISABLE')}",
                 remedy="Unset NCCL_P2P_DISABLE; look at `nvidia-smi topo -p2p r` (or `amd-smi topology`), ACS and IOMMU "
@@ -127,7 +128,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if socket:
         findings.append(
-            Finding(
+            Diagnosis(
+                path="",
                 code="SocketTransport",
                 severity="error",
                 message=f"{_pairs_text(socket)} talk over TCP (NET/Socket).{because('NCCL_IB_DISABLE')}",
@@ -137,7 +139,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if no_gdr:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="NoGpuDirectRdma",
                 message=f"{_pairs_text(no_gdr)} use the network without GPUDirect RDMA: data goes through host memory.",
                 remedy="Load nvidia-peermem (or use a kernel with DMA-BUF), keep NIC and GPU under one PCIe switch; "
@@ -146,7 +149,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if same_host_net:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="NetworkInsideHost",
                 message=f"{_pairs_text(same_host_net)} are on one host and talk over the network.",
                 remedy="Put a tensor-parallel group into one pod: ranks in different pods cannot reach each other's GPUs.",
@@ -154,17 +158,21 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if facts.dropped_edges:
         findings.append(
-            Finding(
+            Diagnosis(
+                path="",
                 code="EdgesNotCounted",
                 severity="info",
                 message=f"{facts.dropped_edges} channel lines of further edges were not counted.",
             )
         )
     if unread:
-        findings.append(Finding(code="EdgesUnread", severity="info", message=f"{unread} channel lines could not be read."))
+        findings.append(
+            Diagnosis(path="", code="EdgesUnread", severity="info", message=f"{unread} channel lines could not be read.")
+        )
     if None in facts.numa:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="NumaUnknown",
                 message="the library saw no NUMA node for the CPU (CPU/FFFFFFFFFFFFFFFF): a virtual machine without NUMA.",
                 remedy="NCCL_TOPO_FILE gives it the host's topology where the cloud ships one.",
@@ -172,7 +180,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if facts.graph.get("intra_type") == "SYS":
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="CrossSocketGraph",
                 message="the library's best path between GPUs of the node crosses sockets (type SYS).",
                 remedy="Choose GPUs of one NUMA node (`python -m infra topology` names the best sets).",
@@ -180,7 +189,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if len(facts.versions) > 1:
         findings.append(
-            Finding(
+            Diagnosis(
+                path="",
                 code="VersionsDiffer",
                 severity="info",
                 message=f"several versions are in the log: {', '.join(sorted(facts.versions))}.",
@@ -188,7 +198,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     for rule, message, count in facts.warnings.values():
         findings.append(
-            Finding(
+            Diagnosis(
+                path="",
                 code=rule.code,
                 severity=rule.severity,
                 message=message if count == 1 else f"{message.removesuffix('.')} (said {count} times).",
@@ -197,7 +208,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     for text, count in facts.generic.values():
         findings.append(
-            Finding(
+            Diagnosis(
+                path="",
                 code="LibraryWarning",
                 severity="info",
                 message=f'the library warns: "{text}"{f" ({count} times)" if count > 1 else ""}.',
@@ -248,7 +260,7 @@ def _verdict(
     socket: set[Edge],
     no_gdr: set[Edge],
     same_host_net: set[Edge],
-    findings: list[Finding],
+    findings: list[Diagnosis],
 ) -> tuple[Verdict, str]:
     errors = [finding for finding in findings if finding.severity == "error" and finding.code != "SocketTransport"]
     if errors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from infra.outputs.finding import Severity
+from infra.diagnosis import Severity
 
 
 @dataclass(frozen=True, kw_only=True)

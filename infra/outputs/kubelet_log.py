@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.kubelet_log_rules import RULES, LogRule
 
 # What says that it does not start, without why; told only where no rule explains it.
@@ -19,7 +19,7 @@ _FATAL = re.compile(
 _FATAL_MARKERS = ("command failed", "Failed to start ContainerManager", "failed to run Kubelet")
 
 
-def explain_kubelet_log(text: str | Iterable[str], *, source: str = "") -> tuple[Finding, ...]:
+def explain_kubelet_log(text: str | Iterable[str], *, source: str = "") -> tuple[Diagnosis, ...]:
     """What the kubelet's log says about not starting and about refused pods, each cause once, in order of appearance.
 
     `text` is a whole log or its lines. Empty where nothing of it is known; a start failure of unknown cause is quoted.
@@ -37,7 +37,7 @@ def explain_kubelet_log(text: str | Iterable[str], *, source: str = "") -> tuple
         elif any(marker in line for marker in _FATAL_MARKERS) and (fatal := _FATAL.search(_unescape(line))):
             unexplained[(fatal["err"] or fatal["run"] or "").strip()[:300]] = None
     findings = [
-        Finding(
+        Diagnosis(
             code=rule.code,
             path=source,
             severity=rule.severity,
@@ -48,7 +48,7 @@ def explain_kubelet_log(text: str | Iterable[str], *, source: str = "") -> tuple
     ]
     if not any(finding.severity == "error" for finding in findings):
         findings += [
-            Finding(code="KubeletStopped", path=source, severity="error", message=f"the kubelet stopped with: {reason}")
+            Diagnosis(code="KubeletStopped", path=source, severity="error", message=f"the kubelet stopped with: {reason}")
             for reason in unexplained
             if reason
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from infra.outputs.finding import Severity
+from infra.diagnosis import Severity
 
 _STATE_REMEDY = "Drain the node, stop the kubelet, remove {file}, start the kubelet, uncordon the node."
 _CPU_STATE = "/var/lib/kubelet/cpu_manager_state"

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError, NumawiseError
-from infra.outputs.finding import Finding
 from infra.units import format_cpu_list, parse_cpu_list
 
 # The kubelet's own key for devices whose plugin reported no NUMA node (devicemanager nodeWithoutTopology).
@@ -38,9 +38,9 @@ class CpuManagerState:
     baselines: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     version: int = 2
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Diagnosis, ...]:
         """CPUs that two containers hold, or that a container holds and the shared pool too."""
-        found: list[Finding] = []
+        found: list[Diagnosis] = []
         shared = set(self.default_cpus)
         owner: dict[int, str] = {}
         for pod, containers in self.assignments.items():
@@ -48,7 +48,7 @@ class CpuManagerState:
                 who = f"{pod}/{container}"
                 if both := shared.intersection(cpus):
                     found.append(
-                        Finding(
+                        Diagnosis(
                             code="CpusShared",
                             path=who,
                             severity="error",
@@ -60,7 +60,7 @@ class CpuManagerState:
                 twice = {owner[cpu] for cpu in cpus if cpu in owner and not owner[cpu].startswith(f"{pod}/")}
                 if twice:
                     found.append(
-                        Finding(
+                        Diagnosis(
                             code="CpusHeldTwice",
                             path=who,
                             severity="error",
@@ -133,9 +133,9 @@ class DeviceCheckpoint:
             )
         )
 
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Diagnosis, ...]:
         """Containers over several NUMA nodes, devices without a NUMA node, a device that two containers hold."""
-        found: list[Finding] = []
+        found: list[Diagnosis] = []
         owner: dict[tuple[str, str], str] = {}
         for pod, containers in self.allocations.items():
             for container, resources in containers.items():
@@ -146,7 +146,7 @@ class DeviceCheckpoint:
                         other = owner.setdefault((resource, device), who)
                         if other != who:
                             found.append(
-                                Finding(
+                                Diagnosis.warning(
                                     code="DeviceHeldTwice",
                                     path=who,
                                     message=f"{resource} {device} is held by {other} too.",
@@ -157,13 +157,13 @@ class DeviceCheckpoint:
         return tuple(found)
 
 
-def _device_findings(who: str, resource: str, by_numa: Mapping[int, tuple[str, ...]]) -> list[Finding]:
-    found: list[Finding] = []
+def _device_findings(who: str, resource: str, by_numa: Mapping[int, tuple[str, ...]]) -> list[Diagnosis]:
+    found: list[Diagnosis] = []
     nodes = sorted(numa for numa, ids in by_numa.items() if ids and numa != NO_NUMA_NODE)
     if len(nodes) > 1:
         counts = ", ".join(f"{len(by_numa[numa])} on node {numa}" for numa in nodes)
         found.append(
-            Finding(
+            Diagnosis.warning(
                 code="DevicesStraddleNumaNodes",
                 path=who,
                 message=f"the {sum(len(by_numa[n]) for n in nodes)} {resource} of this container lie on {len(nodes)} NUMA "
@@ -173,7 +173,7 @@ def _device_findings(who: str, resource: str, by_numa: Mapping[int, tuple[str, .
         )
     if by_numa.get(NO_NUMA_NODE):
         found.append(
-            Finding(
+            Diagnosis.warning(
                 code="DevicesWithoutNumaNode",
                 path=who,
                 message=f"the device plugin reported no NUMA node for {len(by_numa[NO_NUMA_NODE])} {resource}: the "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.links import GpuSet, best_sets
 from infra.outputs.reading import Report
 from infra.units import parse_cpu_list
@@ -166,7 +166,7 @@ def _is_one_span(numa: Sequence[int | str | None]) -> bool:
     return len({*numa}) == 1 and isinstance(numa[0], str) and numa[0] != "N/A"
 
 
-def index_order(report: Report) -> Finding | None:
+def index_order(report: Report) -> Diagnosis | None:
     """Tells where GPU indices do not follow NUMA nodes: the first half of the GPUs is then no NUMA half."""
     if report.links is None:
         return None
@@ -174,7 +174,8 @@ def index_order(report: Report) -> Finding | None:
     known = [node for node in nodes if isinstance(node, int)]
     if len(known) < len(nodes) or known == sorted(known):
         return None
-    return Finding(
+    return Diagnosis(
+        path="",
         code="GpuOrderIsNotNumaOrder",
         severity="info",
         message=f"GPU indices do not follow NUMA nodes: by index they are on nodes {', '.join(map(str, known))}.",

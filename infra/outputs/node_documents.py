@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.reading import Notes, Report
 
 
@@ -28,7 +28,7 @@ def node_labels(document: Any) -> list[tuple[str, Mapping[str, str]]]:
 def read_node_labels(name: str, labels: Mapping[str, str], first_line: int) -> Report:
     """What the labels of one node say about its GPUs (GPU feature discovery, AMD node labeller)."""
     notes = Notes()
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     product = labels.get("nvidia.com/gpu.product") or labels.get("amd.com/gpu.product-name")
     vendor = "nvidia" if any(key.startswith("nvidia.com/") for key in labels) else None
     if any(key.startswith(("amd.com/gpu", "beta.amd.com/gpu")) for key in labels):
@@ -42,7 +42,8 @@ def read_node_labels(name: str, labels: Mapping[str, str], first_line: int) -> R
     shared = (replicas or 1) > 1 or (product or "").endswith("-SHARED")
     if shared:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="SharedGpus",
                 message=f"the GPUs are time-sliced{f' {replicas}-fold' if replicas else ''}: what is allocatable is not "
                 f"the number of cards.",
@@ -52,7 +53,8 @@ def read_node_labels(name: str, labels: Mapping[str, str], first_line: int) -> R
     mig = labels.get("nvidia.com/mig.strategy", "none") not in ("none", "") and "-MIG-" in (product or "")
     if mig:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="MigSlices",
                 message=f"the node offers MIG slices ({product}): tensor parallel is 1 on each.",
                 remedy="Label nvidia.com/mig.config=all-disabled gives whole GPUs.",
@@ -106,10 +108,11 @@ def read_list_and_watch(document: Any, first_line: int) -> Report | None:
             else:
                 unclear.append(str(device["ID"]))
         numa[str(device["ID"])] = ids or None
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     if unclear:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="NumaNodeUnclear",
                 message=f"{len(unclear)} of {len(rows)} devices have an empty NUMA node object: node 0 (JSON leaves a zero "
                 f"out) or none at all.",
@@ -118,14 +121,16 @@ def read_list_and_watch(document: Any, first_line: int) -> Report | None:
         )
     if without := [name for name, ids in numa.items() if ids is None and name not in unclear]:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="DevicesWithoutNumaNode",
                 message=f"{len(without)} of {len(rows)} devices have no NUMA node: the topology manager cannot align them.",
             )
         )
     if unhealthy:
         findings.append(
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="UnhealthyDevices",
                 message=f"{len(unhealthy)} of {len(rows)} devices are unhealthy: {', '.join(unhealthy[:4])}.",
             )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.reading import Line, Notes, Report
 
 _GPU = re.compile(r"^\s*GPU (\d{1,3}): (.+?) \(UUID: (GPU-[0-9a-fA-F-]+)\)\s*$")
@@ -84,13 +84,14 @@ def _list_report(first: int, gpus: dict[int, tuple[str, str]], slices: list[tupl
         "uuids": [gpus[index][1] or None for index in sorted(gpus)],
         "mig": bool(slices),
     }
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Diagnosis, ...] = ()
     if slices:
         fields["mig_profiles"] = profiles
         # A slice has neither NVLink nor peer-to-peer: a rank cannot leave it.
         fields["tp_max"] = 1
         findings = (
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="MigSlices",
                 message=f"{len(slices)} MIG slices: a slice has no NVLink and no peer-to-peer, tensor parallel is 1 on each.",
                 remedy="Disable MIG for tensor parallel (`nvidia-smi -mig 0`); `topo -m` shows the parent GPUs only.",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.links import GpuLinks, Link, nvidia_link
 from infra.outputs.matrix import Cell, CellForm, Header, Row, drop_contradictions, read_rows
 from infra.outputs.reading import Line, Notes, Report
@@ -225,7 +225,7 @@ def _p2p_report(first_line: int, gpus: list[str], matrix: list[list[Cell]], note
     states = {cell for i, row in enumerate(matrix) for j, cell in enumerate(row) if i != j}
     known = states - {None}
     summary = None if not known else "all" if states == {"OK"} else "none" if "OK" not in states and None not in states else "some"
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Diagnosis, ...] = ()
     refused = sorted(state for state in known if state not in ("OK", None, "U"))  # type: ignore[type-var]
     if refused:
         meaning = {
@@ -237,7 +237,8 @@ def _p2p_report(first_line: int, gpus: list[str], matrix: list[list[Cell]], note
         }
         reasons = "; ".join(f"{state}: {meaning.get(str(state), 'unknown')}" for state in refused)
         findings = (
-            Finding(
+            Diagnosis.warning(
+                path="",
                 code="PeerToPeerRefused",
                 message=f"GPUs cannot read each other's memory ({reasons}); collectives go through host memory.",
                 remedy="Prefer pipeline parallel, or look at ACS and IOMMU where the chipset or topology is named.",
@@ -350,7 +351,7 @@ def _nearest(row: Sequence[Cell], names: Sequence[str]) -> list[str]:
     return [name for rank, name in ranked if rank == nearest]
 
 
-def _findings(machine: GpuLinks, matrix: list[list[Cell]], gpu_ids: tuple[int, ...]) -> tuple[Finding, ...]:
+def _findings(machine: GpuLinks, matrix: list[list[Cell]], gpu_ids: tuple[int, ...]) -> tuple[Diagnosis, ...]:
     counts = [int(cell[2:]) for row in matrix for cell in row if cell and cell.startswith("NV")]
     if not counts or min(counts) == max(counts):
         return ()
@@ -365,7 +366,8 @@ def _findings(machine: GpuLinks, matrix: list[list[Cell]], gpu_ids: tuple[int, .
     )
     named = ", ".join(f"{one}-{other}" for one, other in pairs[:4]) + (" and others" if len(pairs) > 4 else "")
     return (
-        Finding(
+        Diagnosis.warning(
+            path="",
             code="UnevenNvLinks",
             message=f"GPUs {named} have {fewest} NVLinks where others have {max(counts)}: links may be down.",
             remedy="`nvidia-smi nvlink -s` shows the state of each link.",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.links import GpuLinks
 
 # One line of the input with its number (from 1).
@@ -26,7 +26,7 @@ class Report:
     fields: Mapping[str, Any]
     links: GpuLinks | None = None
     notes: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Diagnosis, ...] = ()
     cut: bool = False
     host: str | None = None
     command: str | None = None

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from infra.diagnosis import Diagnosis
 from infra.outputs import amd_smi, kubelet_log, kubelet_state, lscpu, node_documents, numactl, nvidia_smi, nvidia_topo, rocm_smi
 from infra.outputs.collective_log import CollectiveLog, CollectiveVerdict
-from infra.outputs.finding import Finding
 from infra.outputs.paste import unreadable
 from infra.outputs.reading import Line, Report
 from infra.units import format_cpu_list
@@ -107,7 +107,8 @@ def _with_command(report: Report) -> Report:
         return report
     if not re.search(r"topo\s+(?:-mp|--matrix_pci)", report.command):
         return report
-    finding = Finding(
+    finding = Diagnosis(
+        path="",
         code="NvLinkNotShown",
         severity="info",
         message="`topo -mp` never shows NVLink: GPUs may be joined by NVLink all the same.",

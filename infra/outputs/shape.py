@@ -12,7 +12,8 @@ from typing import Any
 from infra.catalog.names import find_accelerator
 from infra.catalog.topology import default_link_domains, shape_from_topology
 from infra.catalog.types import Accelerator
-from infra.errors import ConfigError, NumawiseError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import ConfigError, NumawiseError
 from infra.outputs.links import FABRIC_CLASS, nvidia_link
 from infra.outputs.machine import Machine, is_flat_view
 from infra.outputs.reading import Report
@@ -53,11 +54,11 @@ def _flow(value: Any, name: str = "") -> str:
 
 def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> InlineShape:
     """The inline topology of a machine. ConfigError names each fact that no output gives, with the output to add, or contradictions."""
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     remarks: list[str] = []
 
     def missing(fact: str, add: str) -> None:
-        problems.append(Problem(path=source, code="MissingOutput", message=f"{fact} is not in these outputs; add {add}."))
+        problems.append(Diagnosis(path=source, code="MissingOutput", message=f"{fact} is not in these outputs; add {add}."))
 
     accelerator = _accelerator(machine, sku, problems, source)
     if accelerator is None and not problems:
@@ -79,7 +80,7 @@ def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> I
         homes = _gpu_homes(matrix, nodes, missing, problems, source)
     if nodes is not None and sizes is not None and (unlike := sorted({*nodes} ^ {*sizes})):
         problems.append(
-            Problem(
+            Diagnosis(
                 path=source,
                 code="Contradiction",
                 message=f"NUMA nodes {', '.join(map(str, unlike))} have CPUs or memory in one output only; take all "
@@ -88,7 +89,7 @@ def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> I
         )
     if nodes is not None and sorted(nodes) != list(range(len(nodes))):
         problems.append(
-            Problem(
+            Diagnosis(
                 path=source,
                 code="NodesNotConsecutive",
                 message=f"the NUMA nodes are {', '.join(map(str, sorted(nodes)))}; an inline topology lists nodes 0 to "
@@ -97,7 +98,9 @@ def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> I
         )
     for report in machine.reports:
         if report.cut and report.kind in ("lscpu", "numactl-H"):
-            problems.append(Problem(path=source, code="CutOutput", message=f"{report.kind} is cut: {'; '.join(report.notes[:2])}."))
+            problems.append(
+                Diagnosis(path=source, code="CutOutput", message=f"{report.kind} is cut: {'; '.join(report.notes[:2])}.")
+            )
     if problems or accelerator is None or nodes is None or sizes is None or matrix is None or homes is None:
         raise ConfigError(problems)
     topology = _topology(machine, matrix, accelerator, nodes, sizes, homes, remarks)
@@ -156,14 +159,14 @@ def _topology(
     return topology
 
 
-def _accelerator(machine: Machine, sku: str | None, problems: list[Problem], source: str) -> Accelerator | None:
+def _accelerator(machine: Machine, sku: str | None, problems: list[Diagnosis], source: str) -> Accelerator | None:
     names: list[str] = []
     for report in machine.reports:
         if report.kind in ("nvidia-smi-L", "nvidia-smi-query"):
             names += [name for name in report.fields["names"] if name]
             if report.fields.get("mig"):
                 problems.append(
-                    Problem(
+                    Diagnosis(
                         path=source,
                         code="MigSlices",
                         message="MIG is on: a slice is no GPU of a shape; take the outputs with MIG off (`nvidia-smi -mig 0`).",
@@ -176,7 +179,7 @@ def _accelerator(machine: Machine, sku: str | None, problems: list[Problem], sou
     kinds = sorted({*names})
     if len(kinds) > 1 and len({*map(_found, kinds)}) > 1:
         problems.append(
-            Problem(
+            Diagnosis(
                 path=source, code="MixedGpus", message=f"the machine has different GPUs ({', '.join(kinds)}); a shape has one kind."
             )
         )
@@ -185,7 +188,7 @@ def _accelerator(machine: Machine, sku: str | None, problems: list[Problem], sou
         read = find_accelerator(_pci(kinds[0]), "sku") if kinds else None
     except NumawiseError as error:
         if sku is None:
-            problems += [Problem(path=source, code=p.code, message=f"{p.message} Or give --sku.") for p in error.problems]
+            problems += [Diagnosis(path=source, code=p.code, message=f"{p.message} Or give --sku.") for p in error.problems]
             return None
         read = None
     if sku is None:
@@ -193,7 +196,7 @@ def _accelerator(machine: Machine, sku: str | None, problems: list[Problem], sou
     wanted = find_accelerator(sku, "--sku")
     if read is not None and wanted.id != read.id:
         problems.append(
-            Problem(
+            Diagnosis(
                 path="--sku",
                 code="Contradiction",
                 message=f"is {wanted.id}, and the machine says {kinds[0]} ({read.id}); leave one out.",
@@ -239,14 +242,14 @@ def _memory(size_mib: int) -> str:
 
 
 def _gpu_homes(
-    matrix: Report, nodes: Mapping[int, str], missing: Any, problems: list[Problem], source: str
+    matrix: Report, nodes: Mapping[int, str], missing: Any, problems: list[Diagnosis], source: str
 ) -> dict[int, int] | None:
     """The NUMA node of each GPU by index, from the NUMA column or, on older drivers, from the CPUs that it is near."""
     numa_column = matrix.fields.get("numa_affinity") or matrix.fields.get("numa")
     gpus = matrix.links.gpus if matrix.links is not None else tuple(range(matrix.fields["gpus"]))
     if gpus != tuple(range(len(gpus))):
         problems.append(
-            Problem(
+            Diagnosis(
                 path=source,
                 code="GpusHidden",
                 message=f"GPU indices {', '.join(map(str, gpus))} are shown; take it where all GPUs are visible.",
@@ -265,7 +268,7 @@ def _gpu_homes(
         fitting = [node for node, cpus in nodes.items() if near and near <= {*parse_cpu_list(cpus)}]
         if isinstance(known, int) and known not in nodes:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=source,
                     code="Contradiction",
                     message=f"GPU {gpu} is on NUMA node {known}, and the nodes are 0 to {max(nodes)}.",
@@ -275,7 +278,7 @@ def _gpu_homes(
         if isinstance(known, int) and near and known not in fitting:
             message = f"GPU {gpu} is on NUMA node {known} and near CPUs {affinities[gpu]}, and that node's CPUs are "
             f"{nodes[known]}; take all outputs on one node."
-            problems.append(Problem(path=source, code="Contradiction", message=message))
+            problems.append(Diagnosis(path=source, code="Contradiction", message=message))
             return None
         if isinstance(known, int):
             homes[gpu] = known

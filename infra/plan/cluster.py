@@ -12,7 +12,8 @@ from typing import Any
 from infra.catalog.load import pins
 from infra.catalog.machine import shape_warnings
 from infra.config.cluster import StackConfig
-from infra.errors import NumawiseError, PlanError, Problem, did_you_mean, in_order
+from infra.diagnosis import Diagnosis, did_you_mean, in_order
+from infra.errors import NumawiseError, PlanError
 from infra.plan.equal_pools import EqualPools
 from infra.plan.hardware import PoolHardware, hardware_of
 from infra.plan.model import (
@@ -31,8 +32,8 @@ DEVICE_PLUGIN_PINS = {"nvidia": "nvidia-device-plugin", "amd": "amd-device-plugi
 
 def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
     """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan."""
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
+    problems: list[Diagnosis] = []
+    warnings: list[Diagnosis] = []
     _check_names(config, problems)
     hardware = _hardware(config, problems)
     warnings += [warning for item in hardware.values() for warning in shape_warnings(item.shape, f"{item.path}.nodeShape")]
@@ -47,7 +48,7 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
             warnings += sized[index].warnings
     if config.kubernetes_version != NEWEST_PROVEN:
         warnings.append(
-            Problem(
+            Diagnosis.warning(
                 path="kubernetesVersion",
                 code="AdmissionNotProven",
                 message=f"is {config.kubernetes_version}: admission is proven against the kubelet of {NEWEST_PROVEN}, and older ones differ in places",
@@ -95,14 +96,14 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
 
 
 @contextmanager
-def _collected(problems: list[Problem]) -> Iterator[None]:
+def _collected(problems: list[Diagnosis]) -> Iterator[None]:
     try:
         yield
     except NumawiseError as error:
         problems.extend(error.problems)
 
 
-def _hardware(config: StackConfig, problems: list[Problem]) -> dict[str, PoolHardware]:
+def _hardware(config: StackConfig, problems: list[Diagnosis]) -> dict[str, PoolHardware]:
     found: dict[str, PoolHardware] = {}
     for index, pool in enumerate(config.node_pools):
         with _collected(problems):
@@ -110,13 +111,13 @@ def _hardware(config: StackConfig, problems: list[Problem]) -> dict[str, PoolHar
     return found
 
 
-def _check_names(config: StackConfig, problems: list[Problem]) -> None:
+def _check_names(config: StackConfig, problems: list[Diagnosis]) -> None:
     """Names that must be unique, and references that must lead somewhere."""
     pools = [pool.name for pool in config.node_pools]
     for index, name in enumerate(pools):
         if name in pools[:index]:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=f"nodePools[{index}].name",
                     code="DuplicateName",
                     message=f"{name} is the name of nodePools[{pools.index(name)}] too",
@@ -128,7 +129,7 @@ def _check_names(config: StackConfig, problems: list[Problem]) -> None:
             path = f"nodePools[{index}].nodeNames[{number}]"
             if node in nodes:
                 problems.append(
-                    Problem(
+                    Diagnosis(
                         path=path, code="NodeInTwoPools", message=f"{node} stands in {nodes[node]} too; a node belongs to one pool"
                     )
                 )
@@ -138,7 +139,7 @@ def _check_names(config: StackConfig, problems: list[Problem]) -> None:
         key = (model.namespace or config.namespace.name, model.name)
         if key in seen:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=f"models[{index}].name",
                     code="DuplicateName",
                     message=f"{model.name} is the name of models[{seen[key]}] in namespace {key[0]} too",
@@ -147,7 +148,7 @@ def _check_names(config: StackConfig, problems: list[Problem]) -> None:
         seen[key] = index
         if model.node_pool not in pools:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=f"models[{index}].nodePool",
                     code="UnknownPool",
                     message=f"{model.node_pool!r} is no pool of this stack.{did_you_mean(model.node_pool, pools) or ' Pools: ' + ', '.join(pools) + '.'}",
@@ -161,13 +162,13 @@ def kubelet_config_hash(kubelet: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def _device_group_warnings(config: StackConfig, hardware: Mapping[str, PoolHardware]) -> Iterator[Problem]:
+def _device_group_warnings(config: StackConfig, hardware: Mapping[str, PoolHardware]) -> Iterator[Diagnosis]:
     """Models run as a user without rights of their own: on AMD they open /dev/kfd as members of the host's groups."""
     for index, pool in enumerate(config.node_pools):
         known = hardware.get(pool.name)
         serves = any(model.node_pool == pool.name for model in config.models)
         if known is not None and known.accelerator.vendor == "amd" and serves and not pool.device_plugin.device_groups:
-            yield Problem(
+            yield Diagnosis.warning(
                 path=f"nodePools[{index}].devicePlugin.deviceGroups",
                 code="NoDeviceGroups",
                 message="is not given: /dev/kfd and /dev/dri usually belong to the groups render and video, whose numbers differ from host to host; "

@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.catalog.load import DATA, parse_yaml
 from infra.config.models import Model
-from infra.errors import Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
 
 # Flags that a field of the model decides: given twice, the plan and the server would disagree.
 FIELD_OF_FLAG = {
@@ -70,7 +70,7 @@ def engine_flags() -> EngineFlags:
     return EngineFlags(version=document["version"], flags=frozenset(document["flags"]), replaced=document["replaced"])
 
 
-def engine_problems(model: Model, path: str) -> Iterator[Problem]:
+def engine_problems(model: Model, path: str) -> Iterator[Diagnosis]:
     """Errors in `engineArgs` and `env` of a model."""
     for name, value in model.engine_args.items():
         yield from _flag_problems(name, value, f"{path}.engineArgs.{name}", own_image=model.image is not None)
@@ -78,43 +78,43 @@ def engine_problems(model: Model, path: str) -> Iterator[Problem]:
         yield from _variable_problems(name, value, f"{path}.env.{name}")
 
 
-def engine_warnings(model: Model, path: str) -> Iterator[Problem]:
+def engine_warnings(model: Model, path: str) -> Iterator[Diagnosis]:
     """What works, but probably not as meant."""
     for name in model.env:
         if name == "NCCL_P2P_DISABLE" and model.env[name] not in ("0", ""):
-            yield Problem(
+            yield Diagnosis.warning(
                 path=f"{path}.env.{name}",
                 code="PeerToPeerDisabled",
                 message="turns NVLink and xGMI off for collectives; leave it out unless a fault of the machine needs it",
             )
         if name == "NCCL_NET_GDR_LEVEL":
-            yield Problem(
+            yield Diagnosis.warning(
                 path=f"{path}.env.{name}",
                 code="CollectiveOverride",
                 message="overrides what the library finds by itself; leave it out unless the fabric's vendor asks for it",
             )
 
 
-def _flag_problems(name: str, value: Any, path: str, *, own_image: bool) -> Iterator[Problem]:
+def _flag_problems(name: str, value: Any, path: str, *, own_image: bool) -> Iterator[Diagnosis]:
     known = engine_flags()
     flag = name.lstrip("-").replace("_", "-")
     if name.startswith("-"):
-        yield Problem(path=path, code="FlagWithDashes", message=f"is written without dashes: {flag}")
+        yield Diagnosis(path=path, code="FlagWithDashes", message=f"is written without dashes: {flag}")
     if flag in FIELD_OF_FLAG:
-        yield Problem(
+        yield Diagnosis(
             path=path, code="FlagOfField", message=f"is decided by a field of its own; write {FIELD_OF_FLAG[flag]}: {value}"
         )
     elif flag in SECRET_FLAGS:
-        yield Problem(
+        yield Diagnosis(
             path=path,
             code="SecretInClear",
             message=f"would stand in the state in clear; run pulumi config set --secret {SECRET_FLAGS[flag]}",
         )
     elif flag in DECIDED_FLAGS:
-        yield Problem(path=path, code="FlagOfPlacement", message="follows from the placement; leave it out")
+        yield Diagnosis(path=path, code="FlagOfPlacement", message="follows from the placement; leave it out")
     elif flag in known.replaced:
         instead = known.replaced[flag]
-        yield Problem(
+        yield Diagnosis(
             path=path,
             code="RemovedFlag",
             message=f"is no flag of vLLM {known.version}; " + (f"write {instead}" if instead else "leave it out"),
@@ -122,34 +122,34 @@ def _flag_problems(name: str, value: Any, path: str, *, own_image: bool) -> Iter
     elif flag not in known.flags and not own_image:
         positive = flag.removeprefix("no-")
         remedy = f" Write {positive}: false." if positive in known.flags else did_you_mean(flag, known.flags)
-        yield Problem(
+        yield Diagnosis(
             path=path,
             code="UnknownFlag",
             message=f"is no flag of vLLM {known.version}; the server would exit with its usage text.{remedy}",
         )
 
 
-def _variable_problems(name: str, value: str, path: str) -> Iterator[Problem]:
+def _variable_problems(name: str, value: str, path: str) -> Iterator[Diagnosis]:
     if not _VARIABLE.match(name):
-        yield Problem(path=path, code="InvalidValue", message="is no name of an environment variable; use letters, digits and _")
+        yield Diagnosis(path=path, code="InvalidValue", message="is no name of an environment variable; use letters, digits and _")
     if name in VISIBILITY:
-        yield Problem(
+        yield Diagnosis(
             path=path,
             code="DeviceVisibility",
             message="fights the device plugin, which decides what a container sees; leave it out",
         )
     if name in SECRET_VARIABLES:
-        yield Problem(
+        yield Diagnosis(
             path=path,
             code="SecretInClear",
             message=f"would stand in the state in clear; run pulumi config set --secret {SECRET_VARIABLES[name]}",
         )
     if name == "VLLM_PORT":
-        yield Problem(
+        yield Diagnosis(
             path=path, code="InternalPort", message="is vLLM's port between its own processes, not the API's; leave it out"
         )
     if name == "VLLM_HOST_IP":
-        yield Problem(
+        yield Diagnosis(
             path=path, code="FixedAddress", message="is each pod's own address and is set from status.podIP; leave it out"
         )
     if (
@@ -157,7 +157,7 @@ def _variable_problems(name: str, value: str, path: str) -> Iterator[Problem]:
         and value.startswith("^")
         and any(not part.strip().startswith("^") for part in value.split(","))
     ):
-        yield Problem(
+        yield Diagnosis(
             path=path,
             code="InvalidValue",
             message=f"{value!r} excludes all of its names, also those without ^; write either names or ^name1,^name2",

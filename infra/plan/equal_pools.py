@@ -10,7 +10,8 @@ from typing import Any
 
 from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
-from infra.errors import PlanError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import PlanError
 from infra.plan.placement import PodShape
 from infra.plan.pool.decision import PoolDecision, decide_pool
 
@@ -104,8 +105,8 @@ def _renamed(decision: PoolDecision, pods: Sequence[PodShape], words: Mapping[st
     )
 
 
-def _renamed_problem(problem: Problem, words: Mapping[str, str]) -> Problem:
-    return Problem(path=_rename(problem.path, words), code=problem.code, message=_rename(problem.message, words))
+def _renamed_problem(problem: Diagnosis, words: Mapping[str, str]) -> Diagnosis:
+    return replace(problem, path=_rename(problem.path, words), message=_rename(problem.message, words))
 
 
 def _rename(text: str, words: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from infra.config.cluster import Connection
 from infra.config.models import Storage
 from infra.config.pools import CoTenant, Rollout, Taint
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 
 QosClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 Vendor = Literal["nvidia", "amd"]
@@ -167,7 +167,7 @@ class ClusterPlan:
     node_feature_discovery: Literal["managed", "existing"]
     node_pools: tuple[PoolPlan, ...]
     models: tuple[ModelPlan, ...]
-    warnings: tuple[Problem, ...] = field(default=())
+    warnings: tuple[Diagnosis, ...] = field(default=())
 
     def pool(self, name: str) -> PoolPlan:
         """The pool with this name; KeyError where there is none."""

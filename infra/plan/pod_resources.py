@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from infra.errors import PlanError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import PlanError
 from infra.units import GIB
 
 # vLLM's documentation (configuration/optimization): one physical core for the API server, one for the engine core, one a GPU worker.
@@ -71,7 +72,7 @@ class PodResources:
     memory_bytes: int
     shared_memory_bytes: int
     reasons: tuple[str, ...]
-    warnings: tuple[Problem, ...] = ()
+    warnings: tuple[Diagnosis, ...] = ()
 
 
 def decide_pod_resources(
@@ -87,12 +88,12 @@ def decide_pod_resources(
 
     `path` is the model's place in the stack file. PlanError lists everything that cannot work.
     """
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
+    problems: list[Diagnosis] = []
+    warnings: list[Diagnosis] = []
     if needs.gpus < 1 or needs.gpus > share.gpus:
         raise PlanError(
             [
-                Problem(
+                Diagnosis(
                     path=path,
                     code="TooManyGpus",
                     message=f"the pod asks for {needs.gpus} GPUs; the NUMA nodes of this share have {share.gpus}. Use at most {share.gpus} a pod.",
@@ -114,7 +115,7 @@ def decide_pod_resources(
 
 
 def _cpu(
-    needs: PodNeeds, share: MachineShare, cpu: int | None, path: str, problems: list[Problem], warnings: list[Problem]
+    needs: PodNeeds, share: MachineShare, cpu: int | None, path: str, problems: list[Diagnosis], warnings: list[Diagnosis]
 ) -> tuple[int, str]:
     threads, where = share.threads_per_core, f"{path}.resources.cpu" if path else "resources.cpu"
     floor = needs.floor_cores * threads
@@ -124,7 +125,7 @@ def _cpu(
     if cpu is not None:
         if cpu % threads:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=where,
                     code="PartialCore",
                     message=f"{cpu} CPUs are not whole cores of {threads} threads: full-pcpus-only refuses them (SMTAlignmentError)."
@@ -133,7 +134,7 @@ def _cpu(
             )
         if cpu > share.cpus:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=where,
                     code="CpuDoesNotFit",
                     message=f"{cpu} CPUs are asked for; {share.cpus} are free on the NUMA nodes of its GPUs. Use at most {share.cpus - share.cpus % threads}.",
@@ -141,7 +142,7 @@ def _cpu(
             )
         if cpu < floor:
             warnings.append(
-                Problem(
+                Diagnosis.warning(
                     path=where,
                     code="BelowCpuFloor",
                     message=f"{cpu} CPUs are below the floor: {floor_text}; expect GPU workers to wait for the CPU.",
@@ -150,7 +151,7 @@ def _cpu(
         return cpu, f"cpu {cpu}: given; {floor_text}."
     if fair < floor:
         problems.append(
-            Problem(
+            Diagnosis(
                 path=where,
                 code="CpuDoesNotFit",
                 message=f"{floor_text}; the share of {_gpus(needs.gpus)} is {fair} of the {share.cpus} free CPUs."
@@ -188,8 +189,8 @@ def _memory(
     shm: int,
     given: int | None,
     path: str,
-    problems: list[Problem],
-    warnings: list[Problem],
+    problems: list[Diagnosis],
+    warnings: list[Diagnosis],
 ) -> tuple[int, tuple[str, ...]]:
     where = f"{path}.resources.memory" if path else "resources.memory"
     processes = WORKER_BYTES * needs.gpus + FRONT_END_BYTES * max(needs.api_servers, needs.data_parallel_size)
@@ -202,7 +203,7 @@ def _memory(
     if given is not None:
         if given < shm + processes + pinned:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=where,
                     code="MemoryTooSmall",
                     message=f"{_gib(given)} cannot hold {parts} = {_gib(minimum)}; the container would be killed for memory. Use at least {_gib(minimum)}.",
@@ -210,7 +211,7 @@ def _memory(
             )
         elif given < minimum:
             warnings.append(
-                Problem(
+                Diagnosis.warning(
                     path=where,
                     code="MemoryTight",
                     message=f"{_gib(given)} leaves less than {_gib(window)} to load shards; expect slow loading.",
@@ -218,7 +219,7 @@ def _memory(
             )
         if given > share.memory_bytes:
             problems.append(
-                Problem(
+                Diagnosis(
                     path=where,
                     code="MemoryDoesNotFit",
                     message=f"{_gib(given)} are asked for; {_gib(share.memory_bytes)} are free on the NUMA nodes of its GPUs."
@@ -229,7 +230,7 @@ def _memory(
     fair = share.memory_for(needs.gpus)
     if fair < minimum:
         problems.append(
-            Problem(
+            Diagnosis(
                 path=where,
                 code="MemoryDoesNotFit",
                 message=f"the pod needs {parts} = {_gib(minimum)}; the share of {_gpus(needs.gpus)} is {_gib(fair)} of {_gib(share.memory_bytes)}."
@@ -307,7 +308,7 @@ def startup_budget(
     if deadline <= decided:
         raise PlanError(
             [
-                Problem(
+                Diagnosis(
                     path=f"{path}.progressDeadlineSeconds" if path else "progressDeadlineSeconds",
                     code="DeadlineBelowBudget",
                     message=f"{deadline} s is not above the startup budget of {decided} s: the Deployment would be given up while the model loads."

@@ -9,7 +9,8 @@ from typing import Any
 from infra.catalog.load import pins
 from infra.catalog.names import find_model
 from infra.config.models import Model
-from infra.errors import PlanError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import PlanError
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
 from infra.plan.engine import engine_problems, engine_warnings
@@ -50,7 +51,7 @@ class SizedModel:
     vllm_version: str
     pod_shape: PodShape
     reasons: tuple[str, ...]
-    warnings: tuple[Problem, ...]
+    warnings: tuple[Diagnosis, ...]
 
 
 class EqualModels:

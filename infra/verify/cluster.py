@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infra.diagnosis import Diagnosis
 from infra.errors import NumawiseError
 from infra.observe.client import Client
 from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.look import observe
 from infra.observe.model import ClusterObservation, ObservedNode
 from infra.observe.refused import REJECTED, is_refused
-from infra.outputs.finding import Finding
 from infra.outputs.kubelet_state import parse_cpu_manager_state, parse_memory_manager_state, read_device_checkpoint
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 from infra.render import labels, names
@@ -37,7 +37,7 @@ class NodeCheck:
 class Verification:
     nodes: tuple[NodeCheck, ...]
     pods: tuple[PlacedPod, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Diagnosis, ...]
 
     @property
     def ok(self) -> bool:
@@ -75,10 +75,10 @@ def verify_cluster(plan: ClusterPlan, client: Client, *, reader_image: str) -> V
     return Verification(nodes=tuple(checks), pods=tuple(placed), findings=tuple(findings))
 
 
-def parse_states(files: Mapping[str, NodeFiles]) -> tuple[dict[str, NodeState], list[Finding]]:
+def parse_states(files: Mapping[str, NodeFiles]) -> tuple[dict[str, NodeState], list[Diagnosis]]:
     """The state files parsed; what could not be read is an error finding, since nothing is verified without them."""
     states: dict[str, NodeState] = {}
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     for node, entry in files.items():
         if entry.why:
             findings.append(
@@ -105,7 +105,7 @@ def parse_states(files: Mapping[str, NodeFiles]) -> tuple[dict[str, NodeState], 
     return states, findings
 
 
-def check_node(pool: PoolPlan, name: str, seen: ClusterObservation, state: NodeState | None) -> tuple[NodeCheck, list[Finding]]:
+def check_node(pool: PoolPlan, name: str, seen: ClusterObservation, state: NodeState | None) -> tuple[NodeCheck, list[Diagnosis]]:
     """The four checks of one node."""
     node = seen.node(name)
     if node is None:
@@ -129,7 +129,7 @@ def check_node(pool: PoolPlan, name: str, seen: ClusterObservation, state: NodeS
     return NodeCheck(node=name, pool=pool.name, checks=checks), findings
 
 
-def _kubelet(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
+def _kubelet(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
     path = f"nodes.{node.name}"
     if node.kubelet is None:
         return [
@@ -153,7 +153,7 @@ def _kubelet(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
     ]
 
 
-def _labels(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
+def _labels(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
     wanted = {labels.KUBELET_CONFIG: pool.kubelet_config_hash, labels.POOL: pool.name}
     wrong = [
         f"{key} is {node.labels.get(key, 'not set')}, planned {value}"
@@ -173,7 +173,7 @@ def _labels(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
     ]
 
 
-def _devices(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
+def _devices(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
     allocatable = parse_millicpu(node.allocatable.get(pool.resource_name, "0")) // 1000
     if allocatable == pool.allocatable_gpus:
         return []
@@ -187,7 +187,7 @@ def _devices(pool: PoolPlan, node: ObservedNode) -> list[Finding]:
     ]
 
 
-def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> list[Finding]:
+def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> list[Diagnosis]:
     path, found = f"nodes.{node.name}", []
     cpus = parse_millicpu(node.capacity.get("cpu", "0")) // 1000
     planned = sum(len(numa.cpus) for numa in pool.numa_nodes)
@@ -217,11 +217,11 @@ def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> li
     ]
 
 
-def running_pods(client: Client, model: ModelPlan) -> tuple[list[RunningPod], list[Finding]]:
+def running_pods(client: Client, model: ModelPlan) -> tuple[list[RunningPod], list[Diagnosis]]:
     """The model's pods that run, and a finding for each one that a kubelet refused."""
     selector = ",".join(f"{key}={value}" for key, value in labels.selector("vllm", model.name).items())
     pods: list[RunningPod] = []
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     for raw in client.list(f"/api/v1/namespaces/{model.namespace}/pods", query={"labelSelector": selector}):
         metadata, status = raw["metadata"], raw.get("status") or {}
         if status.get("phase") == "Failed":
@@ -250,7 +250,7 @@ def running_pods(client: Client, model: ModelPlan) -> tuple[list[RunningPod], li
     return pods, findings
 
 
-def missing_pods(model: ModelPlan, pods: list[RunningPod]) -> list[Finding]:
+def missing_pods(model: ModelPlan, pods: list[RunningPod]) -> list[Diagnosis]:
     """A finding where fewer pods are Ready than planned."""
     planned, ready = model.replicas * model.pods_per_replica, sum(pod.ready for pod in pods)
     if ready >= planned:
@@ -265,5 +265,5 @@ def missing_pods(model: ModelPlan, pods: list[RunningPod]) -> list[Finding]:
     ]
 
 
-def _error(code: str, path: str, message: str, remedy: str = "") -> Finding:
-    return Finding(code=code, path=path, severity="error", message=message, remedy=remedy)
+def _error(code: str, path: str, message: str, remedy: str = "") -> Diagnosis:
+    return Diagnosis(code=code, path=path, severity="error", message=message, remedy=remedy)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.outputs.finding import Finding
+from infra.diagnosis import Diagnosis
 from infra.outputs.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryManagerState
 from infra.plan.model import ModelPlan, PoolPlan, Slot
 from infra.render import names
@@ -69,7 +69,7 @@ class PlacedPod:
 
 def place(
     pool: PoolPlan, model: ModelPlan, pods: Sequence[RunningPod], states: Mapping[str, NodeState]
-) -> tuple[tuple[PlacedPod, ...], tuple[Finding, ...]]:
+) -> tuple[tuple[PlacedPod, ...], tuple[Diagnosis, ...]]:
     """Each pod with its slot, and a finding for each pod that fills none, or fills one wrongly.
 
     Slots of a node are taken one by one: two pods never fill the same one. GPU sets are compared by their count on each NUMA node, since equal
@@ -77,7 +77,7 @@ def place(
     there beyond them.
     """
     placed: list[PlacedPod] = []
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     free: dict[str, list[tuple[int, Slot]]] = {}
     taken: defaultdict[str, Counter[int]] = defaultdict(Counter)  # GPUs by NUMA node that earlier pods of the node hold
     for pod in sorted(pods, key=lambda p: (p.node, p.name)):
@@ -172,14 +172,14 @@ def _mirrors(pool: PoolPlan, held: PlacedPod, slot: Slot, taken: Mapping[int, in
     )
 
 
-def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Finding]:
+def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Diagnosis]:
     """What no slot would excuse: reserved CPUs, half cores, another QoS class."""
     path = f"pods.{held.pod}"
-    found: list[Finding] = []
+    found: list[Diagnosis] = []
     recreate = f"Recreate it: kubectl -n {model.namespace} delete pod {held.pod}"
     if held.qos_class != model.qos_class:
         found.append(
-            Finding(
+            Diagnosis(
                 code="QosClassDiffers",
                 path=path,
                 severity="error",
@@ -190,7 +190,7 @@ def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Finding]:
     reserved = set(held.cpus) & {cpu for node in pool.numa_nodes for cpu in node.reserved_cpus}
     if reserved:
         found.append(
-            Finding(
+            Diagnosis(
                 code="ReservedCpusUsed",
                 path=path,
                 severity="error",
@@ -201,7 +201,7 @@ def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Finding]:
     halves = half_cores(pool, held.cpus)
     if halves and pool.threads_per_core > 1 and _whole_cores_planned(pool):
         found.append(
-            Finding(
+            Diagnosis(
                 code="HalfCores",
                 path=path,
                 severity="error",
@@ -224,7 +224,7 @@ def half_cores(pool: PoolPlan, cpus: Sequence[int]) -> tuple[int, ...]:
     )
 
 
-def _no_slot(pool: PoolPlan, model: ModelPlan, held: PlacedPod, free: Sequence[Slot]) -> Finding:
+def _no_slot(pool: PoolPlan, model: ModelPlan, held: PlacedPod, free: Sequence[Slot]) -> Diagnosis:
     has = (
         f"{sum(held.gpus_per_numa_node.values())} GPUs on NUMA {_counts(held.gpus_per_numa_node)}, {len(held.cpus)} "
         f"exclusive CPUs "
@@ -233,7 +233,7 @@ def _no_slot(pool: PoolPlan, model: ModelPlan, held: PlacedPod, free: Sequence[S
     wanted = " or ".join(
         f"NUMA {format_cpu_list(slot.numa_nodes)} with {len(slot.gpus)} GPUs, {slot.cpu_count} CPUs" for slot in free
     )
-    return Finding(
+    return Diagnosis(
         code="NoSlot",
         path=f"pods.{held.pod}",
         severity="error",

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.errors import CheckError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import CheckError
 from infra.observe.check import Ownership, check
 from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.model import ClusterObservation, ObjectKey, ObservedNode, ObservedPlugin, ObservedPod
@@ -55,7 +56,7 @@ def with_node(plan: ClusterPlan, name: str, **changes: Any) -> ClusterObservatio
     return replace(seen, nodes=tuple(node(plan, n.name, **changes) if n.name == name else n for n in seen.nodes))
 
 
-def errors(plan: ClusterPlan, seen: ClusterObservation) -> dict[str, Problem]:
+def errors(plan: ClusterPlan, seen: ClusterObservation) -> dict[str, Diagnosis]:
     with pytest.raises(CheckError) as caught:
         check(plan, seen, OWNERSHIP)
     return {problem.code: problem for problem in caught.value.problems}

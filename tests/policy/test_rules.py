@@ -69,7 +69,7 @@ def test_a_breach_is_found_by_its_rule_and_by_no_other(rule: str, sentence: str,
     manifest = copy.deepcopy(DEPLOYMENT)
     change(manifest)
     found = breaches("d", TOKEN, manifest)
-    assert [breach.rule for breach in found] == [rule]
+    assert [breach.code for breach in found] == [rule]
     assert sentence in found[0].message
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.errors import did_you_mean
+from infra.diagnosis import did_you_mean
 from tools.toolchain.cache import Cache, cache_root
 from tools.toolchain.download import Downloader, Unavailable
 from tools.toolchain.errors import ToolchainError

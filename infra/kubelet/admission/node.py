@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.errors import ConfigError, did_you_mean
+from infra.diagnosis import did_you_mean
+from infra.errors import ConfigError
 from infra.kubelet.admission.node_fit import NodeAllocatable, is_extended_resource
 from infra.kubelet.admission.reservation import (
     allocatable_of,

@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Mapping
 
-from infra.errors import did_you_mean
+from infra.diagnosis import did_you_mean
 from infra.kubelet.admission.node_fit import NodeAllocatable
 from infra.kubelet.faults import KubeletRefuses
 from infra.kubelet.machine import Machine

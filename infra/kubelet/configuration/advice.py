@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.errors import Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
 from infra.kubelet.admission.node import Node, start_node
 from infra.kubelet.admission.reservation import EVICTION_SIGNALS
 from infra.kubelet.configuration.decode import FIELDS, Configuration, load
@@ -25,7 +25,7 @@ _DISK_SIGNALS = ("nodefs.available", "nodefs.inodesFree", "imagefs.available")
 
 def advise(
     machine: Machine, document: Mapping[str, Any], devices: Mapping[str, Sequence[Device]], *, kubernetes_version: str = "1.37"
-) -> list[Problem]:
+) -> list[Diagnosis]:
     """Warnings for a configuration with which the kubelet starts on this machine; KubeletRefuses where it does not start."""
     configuration = load(document, kubernetes_version=kubernetes_version)
     node = start_node(machine, document, devices, kubernetes_version=kubernetes_version)
@@ -41,8 +41,8 @@ def advise(
     ]
 
 
-def _warn(code: str, path: str, message: str) -> Problem:
-    return Problem(path=path, code=code, message=message)
+def _warn(code: str, path: str, message: str) -> Diagnosis:
+    return Diagnosis.warning(path, code, message)
 
 
 def suggest_field(name: str) -> str:
@@ -57,7 +57,7 @@ def suggest_field(name: str) -> str:
     return did_you_mean(name, FIELDS)
 
 
-def _ignored_fields(c: Configuration) -> Iterator[Problem]:
+def _ignored_fields(c: Configuration) -> Iterator[Diagnosis]:
     for name in c.unknown:
         if name in c.rules.unknown_fields:
             yield _warn(
@@ -71,7 +71,7 @@ def _ignored_fields(c: Configuration) -> Iterator[Problem]:
             )
 
 
-def _void_settings(c: Configuration, document: Mapping[str, Any]) -> Iterator[Problem]:
+def _void_settings(c: Configuration, document: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if c["topologyManagerPolicy"] == NONE:
         for name in ("topologyManagerPolicyOptions", "topologyManagerScope"):
             if document.get(name):
@@ -102,7 +102,7 @@ def _void_settings(c: Configuration, document: Mapping[str, Any]) -> Iterator[Pr
                 )
 
 
-def _eviction(c: Configuration, document: Mapping[str, Any], machine: Machine) -> Iterator[Problem]:
+def _eviction(c: Configuration, document: Mapping[str, Any], machine: Machine) -> Iterator[Diagnosis]:
     hard = c["evictionHard"]
     threshold = hard.get("memory.available")
     if document.get("evictionHard") is not None:
@@ -132,16 +132,18 @@ def _eviction(c: Configuration, document: Mapping[str, Any], machine: Machine) -
     periods = c["evictionSoftGracePeriod"] or {}
     for signal in c["evictionSoft"] or {}:
         if signal not in EVICTION_SIGNALS:
-            yield _warn("StopsAtStart", f"evictionSoft.{signal}", f"is no eviction signal.{did_you_mean(signal, EVICTION_SIGNALS)}")
+            yield Diagnosis(
+                f"evictionSoft.{signal}", "StopsAtStart", f"is no eviction signal.{did_you_mean(signal, EVICTION_SIGNALS)}"
+            )
         elif signal not in periods:
-            yield _warn(
-                "StopsAtStart",
+            yield Diagnosis(
                 f"evictionSoft.{signal}",
+                "StopsAtStart",
                 f"needs evictionSoftGracePeriod.{signal}, or the kubelet stops; write 1m30s.",
             )
 
 
-def _reserved_cpus(c: Configuration, node: Node) -> Iterator[Problem]:
+def _reserved_cpus(c: Configuration, node: Node) -> Iterator[Diagnosis]:
     if node.cpus is None:
         return
     reserved, lost = node.cpus.reserved, node.cpus.reserved_cores & ~node.cpus.reserved
@@ -167,7 +169,7 @@ def _reserved_cpus(c: Configuration, node: Node) -> Iterator[Problem]:
         )
 
 
-def _reserved_memory(c: Configuration, node: Node) -> Iterator[Problem]:
+def _reserved_memory(c: Configuration, node: Node) -> Iterator[Diagnosis]:
     if node.memory is None:
         return
     left = dict(zip(node.numa_ids, node.memory.allocatable["memory"], strict=True))
@@ -187,7 +189,7 @@ def _reserved_memory(c: Configuration, node: Node) -> Iterator[Problem]:
         )
 
 
-def _policy_without_effect(c: Configuration, machine: Machine, devices: Mapping[str, Sequence[Device]]) -> Iterator[Problem]:
+def _policy_without_effect(c: Configuration, machine: Machine, devices: Mapping[str, Sequence[Device]]) -> Iterator[Diagnosis]:
     policy = c["topologyManagerPolicy"]
     if policy == NONE:
         return
@@ -235,7 +237,7 @@ def admission_seconds(c: Configuration, machine: Machine, devices: Mapping[str, 
     return combinations * _SECONDS_PER_COMBINATION
 
 
-def _admission_time(c: Configuration, machine: Machine, devices: Mapping[str, Sequence[Device]]) -> Iterator[Problem]:
+def _admission_time(c: Configuration, machine: Machine, devices: Mapping[str, Sequence[Device]]) -> Iterator[Diagnosis]:
     seconds, count = admission_seconds(c, machine, devices), len(machine.numa_nodes)
     if seconds > _NOTICEABLE_SECONDS:
         yield _warn(
@@ -253,7 +255,7 @@ def _admission_time(c: Configuration, machine: Machine, devices: Mapping[str, Se
         )
 
 
-def _loops_and_crashes(c: Configuration, node: Node, machine: Machine) -> Iterator[Problem]:
+def _loops_and_crashes(c: Configuration, node: Node, machine: Machine) -> Iterator[Diagnosis]:
     if node.cpus is not None:
         options, topology = node.cpus.options, node.cpus.topology
         uneven = node.cpus.reserved_cores != node.cpus.reserved or not topology.uniform_cores

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.errors import did_you_mean
+from infra.diagnosis import did_you_mean
 from infra.kubelet.configuration.versions import parse_version
 
 _REGISTRY = Path(__file__).with_name("feature_gates.json")

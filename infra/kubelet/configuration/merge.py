@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from infra.errors import did_you_mean
+from infra.diagnosis import did_you_mean
 from infra.kubelet.configuration.decode import FIELDS, load
 from infra.kubelet.configuration.flags import OTHER_FLAGS, FieldFlag, field_flag, field_flags
 from infra.kubelet.faults import KubeletRefuses

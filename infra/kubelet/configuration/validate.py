@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from infra.errors import did_you_mean
+from infra.diagnosis import did_you_mean
 from infra.kubelet.admission.node_fit import is_qualified_name
 from infra.kubelet.configuration.decode import SECOND, Configuration
 

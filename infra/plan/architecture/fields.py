@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from infra.errors import Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
 
 LARGEST_VALUE = 10**9
 LARGEST_LAYER_COUNT = 4096
 
 
 class ConfigFields:
-    """config.json's fields under their several names; a wrong type or an absent needed field becomes a Problem."""
+    """config.json's fields under their several names; a wrong type or an absent needed field becomes a Diagnosis."""
 
-    def __init__(self, values: Mapping[str, Any], path: str, problems: list[Problem]) -> None:
+    def __init__(self, values: Mapping[str, Any], path: str, problems: list[Diagnosis]) -> None:
         self.values = values
         self.path = path
         self.problems = problems
@@ -24,7 +24,7 @@ class ConfigFields:
         return f"{self.path}.{name}" if self.path else name
 
     def problem(self, name: str, message: str, *, code: str = "InvalidValue") -> None:
-        self.problems.append(Problem(path=self.at(name), code=code, message=message))
+        self.problems.append(Diagnosis(path=self.at(name), code=code, message=message))
 
     def integer(
         self,

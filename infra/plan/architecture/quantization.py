@@ -10,7 +10,7 @@ from functools import cached_property
 from math import ceil
 from typing import Any, Literal
 
-from infra.errors import Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 
@@ -144,7 +144,7 @@ def quantization_named(name: str) -> Quantization | None:
     raise ValueError(f"{name!r} is no quantisation of vLLM 0.33.{did_you_mean(name, [*_ONLINE, *NEEDS_QUANTIZED_CHECKPOINT])}")
 
 
-def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[Problem]) -> Quantization | None:
+def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[Diagnosis]) -> Quantization | None:
     """config.json's quantization_config in its real forms; what cannot be read is added to `problems`."""
     method = (
         str(raw.get("quant_method") or raw.get("quant_type") or _modelopt_method(raw) or "").lower().replace("_tensors", "-tensors")
@@ -180,7 +180,7 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[P
                 return _quark(raw, ignored)
             case "":
                 problems.append(
-                    Problem(
+                    Diagnosis(
                         path=f"{path}.quant_method",
                         code="MissingField",
                         message="is missing; write the method as in config.json (fp8, awq, ...).",
@@ -202,7 +202,7 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[P
                     "auto-round",
                 )
                 problems.append(
-                    Problem(
+                    Diagnosis(
                         path=f"{path}.quant_method",
                         code="UnknownQuantization",
                         message=f"{method!r} is not known here; its bytes a weight cannot be told."
@@ -210,7 +210,7 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[P
                     )
                 )
     except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
-        problems.append(Problem(path=path, code="InvalidValue", message=f"is not in the form of {method} checkpoints ({error})."))
+        problems.append(Diagnosis(path=path, code="InvalidValue", message=f"is not in the form of {method} checkpoints ({error})."))
     return None
 
 

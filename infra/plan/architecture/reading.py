@@ -8,7 +8,8 @@ from typing import Any
 
 from infra.catalog.load import classes_without_pipeline_parallel
 from infra.catalog.types import Model
-from infra.errors import ConfigError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import ConfigError
 from infra.plan.architecture.families import (
     FOUR_NORM_TYPES,
     FULL_NORM_TYPES,
@@ -62,10 +63,10 @@ def from_config_json(
     `path` is where the map stands in the input ("models[0].modelConfig"). `vision_parameters` replaces the count of the vision tower.
     `no_pipeline_classes` are vLLM's classes without pipeline parallel. ConfigError lists all that is missing or wrong.
     """
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     if not isinstance(raw, Mapping):
         raise ConfigError(
-            [Problem(path=path, code="InvalidValue", message=f"is {raw!r}; a map with config.json's fields is expected.")]
+            [Diagnosis(path=path, code="InvalidValue", message=f"is {raw!r}; a map with config.json's fields is expected.")]
         )
     top = ConfigFields(raw, path, problems)
     nested = next(
@@ -118,7 +119,7 @@ def _read(
     if head_dim is None:
         if hidden % heads:
             text.problems.append(
-                Problem(
+                Diagnosis(
                     path=text.at("head_dim"),
                     code="MissingField",
                     message=f"is missing, and hidden_size {hidden} is not divisible by num_attention_heads {heads}; write head_dim.",
@@ -165,7 +166,7 @@ def _read(
     dtype = dtype.removeprefix("torch.")
     if dtype not in DTYPE_BYTES:
         top.problems.append(
-            Problem(
+            Diagnosis(
                 path=top.at("torch_dtype"),
                 code="InvalidValue",
                 message=f"is {dtype!r}; one of {', '.join(DTYPE_BYTES)} is expected.",

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil, lcm
 
-from infra.errors import ConfigError, Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
+from infra.errors import ConfigError
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.weights import kv_heads_per_rank, pipeline_stages, resolve_dtype
 
@@ -247,7 +248,7 @@ def _element_bytes(dtype: str) -> float:
     known = ["auto", *_ELEMENT_BYTES, *_PER_TOKEN_HEAD_SCALE_BYTES, "nvfp4"]
     raise ConfigError(
         [
-            Problem(
+            Diagnosis(
                 path="kvCacheDtype",
                 code="UnknownKvCacheDtype",
                 message=f"is {dtype!r}; the size of its entries is not known here.{did_you_mean(dtype, known)} Known: {', '.join(known)}.",

@@ -11,7 +11,8 @@ from typing import Literal
 from infra.catalog.load import DATA, read_document
 from infra.catalog.reader import Reader
 from infra.catalog.types import Accelerator, Vendor
-from infra.errors import ConfigError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import ConfigError
 from infra.units import GIB
 
 
@@ -163,7 +164,7 @@ def version_key(version: str) -> tuple[int, int, int]:
     match = _VERSION.match(version.strip())
     if match is None:
         raise ConfigError(
-            [Problem(path="vllmVersion", code="InvalidValue", message=f"{version!r} is no vLLM version; write it like 0.33.0.")]
+            [Diagnosis(path="vllmVersion", code="InvalidValue", message=f"{version!r} is no vLLM version; write it like 0.33.0.")]
         )
     major, minor, patch = match.groups(default="0")
     return int(major), int(minor), int(patch)
@@ -201,7 +202,7 @@ def _contents() -> tuple[tuple[tuple[tuple[int, int, int], EngineMemory], ...], 
     if graphs is None or vision is None or baseline is None or measured is None or not releases:
         raise ConfigError(
             document.problems
-            or [Problem(path=document.path, code="MissingField", message="lacks graphs, vision, baseline or measured.")]
+            or [Diagnosis(path=document.path, code="MissingField", message="lacks graphs, vision, baseline or measured.")]
         )
     shared = {
         "graph_bytes_a_layer": _layer_bytes(graphs, "estimate"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from infra.catalog.types import Accelerator
-from infra.errors import PlanError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import PlanError
 from infra.plan.architecture.quantization import DTYPE_BYTES
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.activation import activation_peak
@@ -108,7 +109,7 @@ def total_bytes_of(accelerator: Accelerator) -> int:
     if total is None:
         raise PlanError(
             [
-                Problem(
+                Diagnosis(
                     path="gpu",
                     code="UnknownMemory",
                     message=f"the memory that torch sees on {accelerator.id} is not known, and vLLM multiplies that, not the marketing size; "

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil
 
-from infra.errors import ConfigError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import ConfigError
 from infra.plan.architecture.quantization import DTYPE_BYTES, Quantization, quantization_named
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.layer_weights import WHOLE, Split, kv_heads_per_rank, layer_matrices, layer_vector_count, round_up
@@ -157,7 +158,7 @@ def resolve_quantization(architecture: Architecture, name: str | None) -> Quanti
             return own
         raise ConfigError(
             [
-                Problem(
+                Diagnosis(
                     path="quantization",
                     code="QuantizationMismatch",
                     message=f"is {name}, but {architecture.name} is a checkpoint quantised by {own.method}; leave quantization out.",
@@ -167,7 +168,7 @@ def resolve_quantization(architecture: Architecture, name: str | None) -> Quanti
     try:
         return quantization_named(name)
     except ValueError as error:
-        raise ConfigError([Problem(path="quantization", code="UnknownQuantization", message=f"{error}.")]) from None
+        raise ConfigError([Diagnosis(path="quantization", code="UnknownQuantization", message=f"{error}.")]) from None
 
 
 def _same_method(own: str, name: str) -> bool:
@@ -186,7 +187,11 @@ def resolve_dtype(architecture: Architecture, name: str | None) -> str:
         return "float16" if architecture.dtype in ("float32", "float") else architecture.dtype
     if name not in DTYPE_BYTES:
         raise ConfigError(
-            [Problem(path="dtype", code="UnknownDtype", message=f"is {name!r}; one of auto, {', '.join(DTYPE_BYTES)} is expected.")]
+            [
+                Diagnosis(
+                    path="dtype", code="UnknownDtype", message=f"is {name!r}; one of auto, {', '.join(DTYPE_BYTES)} is expected."
+                )
+            ]
         )
     return name
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from infra.catalog.types import Accelerator, NodeShape
-from infra.errors import PlanError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import PlanError
 from infra.plan.architecture.types import Architecture
 from infra.plan.parallelism.rank import Fits, Objective, Verdict, rank
 from infra.plan.parallelism.reasons import choice_reasons, choice_warnings, served
@@ -52,7 +53,7 @@ class ParallelismChoice:
     score: float
     group: TensorGroup
     reasons: tuple[str, ...]
-    warnings: tuple[Problem, ...]
+    warnings: tuple[Diagnosis, ...]
     alternatives: tuple[Alternative, ...]
     rejected: tuple[Rejected, ...]
 
@@ -232,8 +233,8 @@ def _check_wish(architecture: Architecture, wish: Wish, path: str) -> None:
         raise PlanError(problems)
 
 
-def _problem(path: str, field: str, refusal: Refusal, value: object) -> Problem:
-    return Problem(
+def _problem(path: str, field: str, refusal: Refusal, value: object) -> Diagnosis:
+    return Diagnosis(
         path=f"{path}.{field}" if path else field, code=refusal.rule, message=f"{value} does not work: {refusal.message}"
     )
 
@@ -248,19 +249,19 @@ def _nothing_fits(
     rejected: list[Rejected],
     refused: list[tuple[Size, Verdict]],
     path: str,
-) -> Problem:
+) -> Diagnosis:
     """One sentence: what was closest, and what would do."""
     if not refused:
         fixed = wish.tensor_parallel_size is not None
         first = min(rejected, key=lambda item: item.size.gpus, default=None)
         if first is None:
-            return Problem(
+            return Diagnosis(
                 path=f"{path}.pipelineParallelSize" if path else "pipelineParallelSize",
                 code="NoArrangement",
                 message=f"no split into equal pods exists on machines of {shape.id} ({shape.gpus} GPUs). Use a pipelineParallelSize that fills machines.",
             )
         field = "tensorParallelSize" if fixed else "pipelineParallelSize" if wish.pipeline_parallel_size else ""
-        return Problem(path=f"{path}.{field}".strip("."), code=first.rule, message=first.reason)
+        return Diagnosis(path=f"{path}.{field}".strip("."), code=first.rule, message=first.reason)
     size, verdict = max(
         refused,
         key=lambda item: (item[1].largest_max_model_len, item[1].concurrency, item[0].gpus, item[0].tensor_parallel_size),
@@ -278,7 +279,7 @@ def _nothing_fits(
     if architecture.quantization is None and wish.quantization is None:
         ways.append("a quantised checkpoint")
     message += f" What would do: {'; or '.join(ways)}." if ways else ""
-    return Problem(path=path, code="DoesNotFit", message=message)
+    return Diagnosis(path=path, code="DoesNotFit", message=message)
 
 
 def _smallest_that_fits(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.catalog.load import engine_facts
 from infra.catalog.types import Accelerator, NodeShape
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 from infra.plan.architecture.types import Architecture
 from infra.plan.parallelism.rank import COMFORTABLE_TOKENS, Objective, Verdict
 from infra.plan.parallelism.rules import quantization_warning
@@ -62,7 +62,7 @@ def _why_first(ranked: list[tuple[tuple[float, ...], Size, Verdict]], objective:
 
 def choice_warnings(
     architecture: Architecture, shape: NodeShape, accelerator: Accelerator, size: Size, group: TensorGroup, wish: Wish, path: str
-) -> tuple[Problem, ...]:
+) -> tuple[Diagnosis, ...]:
     tensor = size.tensor_parallel_size
     found: list[tuple[str, str]] = []
     padded = quantization_warning(architecture, tensor, vendor=accelerator.vendor, quantization=wish.quantization)
@@ -89,11 +89,11 @@ def choice_warnings(
             )
         )
     where = f"{path}.tensorParallelSize" if path else "tensorParallelSize"
-    warnings = [Problem(path=where, code=code, message=message) for code, message in found]
+    warnings = [Diagnosis.warning(path=where, code=code, message=message) for code, message in found]
     own = architecture.quantization
     if own is not None and own.method not in engine_facts().quantization_methods:
         warnings.append(
-            Problem(
+            Diagnosis.warning(
                 path=f"{path}.model" if path else "model",
                 code="QuantizationNotBuiltIn",
                 message=f"{architecture.name} is quantised by {own.method}, which vLLM {engine_facts().version} does not bring itself: it needs a plugin, or a "

@@ -9,7 +9,8 @@ from typing import Any
 from infra.catalog.machine import missing_facts
 from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
-from infra.errors import PlanError, Problem
+from infra.diagnosis import Diagnosis
+from infra.errors import PlanError
 from infra.kubelet import Kubelet
 from infra.plan.model import NumaNodePlan, RankBinding, Slot, SlotGroup
 from infra.plan.placement import PodShape, blockable
@@ -47,7 +48,7 @@ class PoolDecision:
     stranded_gpus: int
     reasons: tuple[str, ...]
     pod_reasons: Mapping[str, tuple[str, ...]]
-    warnings: tuple[Problem, ...]
+    warnings: tuple[Diagnosis, ...]
 
     def pod(self, name: str) -> PodShape:
         return next(pod for pod in self.pods if pod.name == name)
@@ -76,7 +77,7 @@ def decide_pool(
     fields_of = PlatformFields.of(platform)
     problems += fields_of.problems(user, where)
     problems += [
-        Problem(
+        Diagnosis(
             f"{pod.path}.{field}",
             "NotGuaranteed",
             f"container {name} makes the pod Burstable, and none of its containers would get CPUs or memory of a NUMA node to itself: give cpu and memory limits "
@@ -95,19 +96,19 @@ def decide_pool(
     static_memory = user.get("memoryManagerPolicy", "Static" if "reservedMemory" in user else None) == "Static"
     if static_memory and not found and reservations.memory_bytes is None:
         problems.append(
-            Problem(
+            Diagnosis(
                 f"{where}.evictionHard.memory.available",
                 "PercentWithStaticMemory",
                 f"{reservations.fields['evictionHard']['memory.available']} is a share of the kernel's own MemTotal, and reservedMemory has to match it to the byte: "
                 "with memoryManagerPolicy Static give a quantity, for example 100Mi.",
             )
         )
-    warnings: list[Problem] = []
+    warnings: list[Diagnosis] = []
     if "reservedMemory" in user:
         if user.get("memoryManagerPolicy") == "None":
             user = {name: value for name, value in user.items() if name != "reservedMemory"}
             warnings.append(
-                Problem(
+                Diagnosis.warning(
                     f"{where}.reservedMemory",
                     "WithoutEffect",
                     "has no effect with memoryManagerPolicy None and is left out of the configuration.",
@@ -133,13 +134,13 @@ def decide_pool(
     if answer is None:
         raise PlanError(_with_way_out(question, failures))
     advice = _advice(question, answer)
-    stops = [problem for problem in advice if problem.code == "StopsAtStart"]
+    stops = [problem for problem in advice if problem.severity == "error"]
     if stops:
         raise PlanError(stops)
     warnings += advice
     if fields_of.decides_reservations:
         warnings.append(
-            Problem(
+            Diagnosis.warning(
                 path,
                 "ReservationsOfPlatform",
                 f"{platform} sets kubeReserved and evictionHard itself, so that allocatable CPUs and memory are estimates here and admission is proven only for "
@@ -149,7 +150,7 @@ def decide_pool(
     return replace(_decision(question, answer, failures, warnings), kubelet=fields_of.rolled_out(answer.fields))
 
 
-def _advice(question: Question, answer: Answer) -> list[Problem]:
+def _advice(question: Question, answer: Answer) -> list[Diagnosis]:
     """What the kubelet would do badly with the configuration without saying so; only of fields that the user can change something about.
 
     Left out: uneven memory of a split that the plan chose, pod-level resources (our pods have none), and devices without NUMA nodes, of which the plan warns itself.
@@ -164,7 +165,7 @@ def _advice(question: Question, answer: Answer) -> list[Problem]:
     ]
 
 
-def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Problem]:
+def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Diagnosis]:
     """The failures' problems; where a field of the user stands in the way, what would work without it."""
     if any(failure.final for failure in failures):
         return [failure.problem for failure in failures]
@@ -211,7 +212,7 @@ def _with_way_out(question: Question, failures: Sequence[Failure]) -> list[Probl
     return problems
 
 
-def _decision(question: Question, answer: Answer, failures: Sequence[Failure], warnings: list[Problem]) -> PoolDecision:
+def _decision(question: Question, answer: Answer, failures: Sequence[Failure], warnings: list[Diagnosis]) -> PoolDecision:
     shape, candidate = question.shape, answer.candidate
     kubelet = start_kubelet(question, answer.fields)
     slots = lay_out(question, answer, kubelet)
@@ -229,7 +230,7 @@ def _decision(question: Question, answer: Answer, failures: Sequence[Failure], w
     for index in blockable(candidate.shapes, answer.capacity, question.nodes):
         pod = candidate.shapes[index]
         warnings.append(
-            Problem(
+            Diagnosis.warning(
                 f"{pod.path}.replicas",
                 "MayStayPending",
                 f"the scheduler may spread the other models of {question.path} so that a pod of {pod.gpus} GPUs finds no node, though there is room for all: "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 from infra.kubelet import KubeletRefuses
 from infra.plan.placement import Load, NodeCapacity, PodShape, amount, describe, spread
 from infra.plan.pool.configuration import Candidate
@@ -22,7 +22,7 @@ class Failure:
     """Why a candidate was given up. `final`: no other candidate can do better (the kubelet refuses the user's own fields, the pool is too small)."""
 
     policy: str
-    problem: Problem
+    problem: Diagnosis
     summary: str = ""  # the same without numbers of the node and remedies, for the plan's reasons
     memory_policy: str = ""
     final: bool = False
@@ -48,7 +48,7 @@ def will_not_start(question: Question, fields: Mapping[str, Any], refusal: Kubel
     field = next(named, _STAGE_FIELDS.get(refusal.stage))
     where = f"{question.path}.kubelet" + (f".{field}" if field else "")
     text = f"the kubelet would not start ({refusal.stage}): {message}"
-    return Failure(policy=str(fields["topologyManagerPolicy"]), problem=Problem(where, "KubeletRefuses", text), final=True)
+    return Failure(policy=str(fields["topologyManagerPolicy"]), problem=Diagnosis(where, "KubeletRefuses", text), final=True)
 
 
 def conflicts_of(question: Question, candidate: Candidate, fields: Mapping[str, Any]) -> list[Failure]:
@@ -59,7 +59,7 @@ def conflicts_of(question: Question, candidate: Candidate, fields: Mapping[str, 
     return [
         Failure(
             policy=candidate.topology_policy,
-            problem=Problem(conflict.path, "TopologyAffinityError", f"{conflict}."),
+            problem=Diagnosis(conflict.path, "TopologyAffinityError", f"{conflict}."),
             summary=f"{conflict.sentence}.",
         )
         for conflict in found
@@ -77,14 +77,14 @@ def no_room(question: Question, candidate: Candidate, capacity: NodeCapacity, in
             f"one pod needs {amount(resource, needed)} {resource}; a node of {question.shape.id} has {amount(resource, max(there, 0))} for pods after what "
             f"the node, its DaemonSets and co-tenants keep. Use at most {amount(resource, max(there, 0))}, or a larger node."
         )
-        return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.{field}", "PodTooLarge", text), final=final)
+        return Failure(policy=candidate.topology_policy, problem=Diagnosis(f"{pod.path}.{field}", "PodTooLarge", text), final=final)
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
         f"{question.nodes} node{'s' if question.nodes > 1 else ''} of {question.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, index)}. "
         f"Use fewer replicas, or at least {_nodes_wanted(question, candidate, capacity)} nodes."
     )
-    return Failure(policy=candidate.topology_policy, problem=Problem(f"{pod.path}.replicas", "PoolTooSmall", text), final=final)
+    return Failure(policy=candidate.topology_policy, problem=Diagnosis(f"{pod.path}.replicas", "PoolTooSmall", text), final=final)
 
 
 def _pods(count: int) -> str:
@@ -128,7 +128,7 @@ def refused(
         )
     return Failure(
         policy=candidate.topology_policy,
-        problem=Problem(where, refusal.reason or "Refused", f"{text}{_free_by_node(question, fields, pod)}"),
+        problem=Diagnosis(where, refusal.reason or "Refused", f"{text}{_free_by_node(question, fields, pod)}"),
         summary=text,
         proven_refusal=True,
     )
@@ -165,7 +165,7 @@ def _free_by_node(question: Question, fields: Mapping[str, Any], pod: PodShape |
 def unproven(question: Question, candidate: Candidate, why: str) -> Failure:
     return Failure(
         policy=candidate.topology_policy,
-        problem=Problem(
+        problem=Diagnosis(
             question.path,
             "NotProven",
             f"admission under {candidate.topology_policy} is not proven: {why}. Use dedicated pools for pods of different size.",

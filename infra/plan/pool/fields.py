@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.errors import Problem, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean
 
 # KubeletConfiguration, kubelet.config.k8s.io/v1beta1 of Kubernetes 1.37, by the kind of value.
 KINDS: Mapping[str, str] = {
@@ -83,34 +83,36 @@ _EXPECTED = {
 }
 
 
-def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[Problem]]:
+def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[str, Any], list[Diagnosis]]:
     """The user's fields as the kubelet would take them, and what is wrong with their names, kinds and spellings.
 
     A field that is null counts as left out. Quantities and options may be written as numbers or booleans; the kubelet wants strings, so that is what they
     become. The kubelet itself ignores an unknown field (it decodes leniently after the strict attempt): here it is an error.
     """
     fields: dict[str, Any] = {}
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     for name, value in user_kubelet.items():
         where = f"{path}.{name}"
         if name in _HEADER:
             if value != _HEADER[name]:
-                problems.append(Problem(where, "WrongKind", f"is {value!r}; only {_HEADER[name]} can be planned."))
+                problems.append(Diagnosis(where, "WrongKind", f"is {value!r}; only {_HEADER[name]} can be planned."))
             continue
         kind = KINDS.get(name)
         if kind is None:
             hint = f' Did you mean "{_FLAGS[name]}"?' if name in _FLAGS else did_you_mean(str(name), KINDS)
             problems.append(
-                Problem(where, "UnknownField", f"no field of KubeletConfiguration; a kubelet would ignore it without a word.{hint}")
+                Diagnosis(
+                    where, "UnknownField", f"no field of KubeletConfiguration; a kubelet would ignore it without a word.{hint}"
+                )
             )
         elif value is not None:
             taken = _take(kind, value)
             if taken is _WRONG:
-                problems.append(Problem(where, "WrongType", f"{value!r} is not {_EXPECTED[kind]}."))
+                problems.append(Diagnosis(where, "WrongType", f"{value!r} is not {_EXPECTED[kind]}."))
             elif name in _SPELLINGS and taken not in _SPELLINGS[name]:
                 known = ", ".join(_SPELLINGS[name])
                 problems.append(
-                    Problem(where, "WrongSpelling", f"{taken!r} is none of {known}.{did_you_mean(taken, _SPELLINGS[name])}")
+                    Diagnosis(where, "WrongSpelling", f"{taken!r} is none of {known}.{did_you_mean(taken, _SPELLINGS[name])}")
                 )
             else:
                 fields[name] = taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 from infra.plan.pool.fields import KINDS
 
 _EVERYWHERE_MANAGED = """cpuManagerPolicy topologyManagerPolicy cpuCFSQuota cpuCFSQuotaPeriod podPidsLimit imageGCHighThresholdPercent
@@ -41,10 +41,10 @@ class PlatformFields:
         """Whether the platform sets kubeReserved and with it the node's allocatable itself."""
         return "kubeReserved" in self.unavailable
 
-    def problems(self, user: Mapping[str, object], path: str) -> list[Problem]:
+    def problems(self, user: Mapping[str, object], path: str) -> list[Diagnosis]:
         """Fields of the stack file that the platform cannot express, each with the ways out."""
         return [
-            Problem(
+            Diagnosis(
                 f"{path}.{name}",
                 "NotOnPlatform",
                 f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}. Leave it out, or run the pool on "

@@ -9,7 +9,7 @@ from typing import Any
 from infra.catalog.machine import devices_of, machine_of
 from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 from infra.kubelet import Device, Kubelet, Machine
 from infra.kubelet.configuration.advice import advise
 from infra.plan.placement import Load, NodeCapacity, PodShape
@@ -67,7 +67,7 @@ def start_kubelet(
     )
 
 
-def advise_on(question: Question, fields: Mapping[str, Any]) -> list[Problem]:
+def advise_on(question: Question, fields: Mapping[str, Any]) -> list[Diagnosis]:
     """Warnings of the kubelet's own rules about a configuration with which it starts; paths are fields."""
     machine, devices = _machine(question, fields, {}), devices_of(question.shape, question.resource_name)
     return advise(machine, fields, _devices(devices), kubernetes_version=question.kubernetes_version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 from infra.plan.binding import Unbound, bind_ranks, describe_binding
 from infra.plan.model import RankBinding
 from infra.plan.placement import PodShape, describe
@@ -39,7 +39,7 @@ def place_reasons(pod: PodShape, slots: Slots) -> tuple[str, ...]:
 
 
 def binding_of(
-    question: Question, answer: Answer, pod: PodShape, slots: Slots, widths: NodeWidths, warnings: list[Problem]
+    question: Question, answer: Answer, pod: PodShape, slots: Slots, widths: NodeWidths, warnings: list[Diagnosis]
 ) -> tuple[RankBinding | None, tuple[str, ...]]:
     if not pod.bind_ranks or widths.spans(pod) == 1:
         return None, ()
@@ -63,7 +63,7 @@ def binding_of(
         return None, ()
     if isinstance(bound, Unbound):
         if not hidden:
-            warnings.append(Problem(f"{pod.path}.resources.cpu", "RanksNotBound", bound.reason))
+            warnings.append(Diagnosis.warning(f"{pod.path}.resources.cpu", "RanksNotBound", bound.reason))
         return None, (f"No rank binding: {bound.reason}",)
     memory = ", ".join(map(str, bound.memory_nodes))
     places = {footprint.container(pod.main_container).devices for footprint in answer.footprints[pod.name]}
@@ -74,7 +74,7 @@ def binding_of(
     )
 
 
-def warn_of_misalignment(question: Question, answer: Answer, pod: PodShape, widths: NodeWidths, warnings: list[Problem]) -> None:
+def warn_of_misalignment(question: Question, answer: Answer, pod: PodShape, widths: NodeWidths, warnings: list[Diagnosis]) -> None:
     """Best-effort and none admit what they cannot align: says of which pods that fit one NUMA node this is so."""
     if widths.spans(pod) != 1:
         return
@@ -91,7 +91,7 @@ def warn_of_misalignment(question: Question, answer: Answer, pod: PodShape, widt
             else "Choose a topologyManagerPolicy, or hardware settings with fewer NUMA nodes (NPS1, SNC off, coherent driver memory)."
         )
         warnings.append(
-            Problem(
+            Diagnosis.warning(
                 pod.path,
                 "AlignmentNotAssured",
                 f"{pod.gpus} GPUs and {pod.cpu} CPUs fit one NUMA node of {question.shape.id}, but topologyManagerPolicy {answer.candidate.topology_policy} "
@@ -100,11 +100,11 @@ def warn_of_misalignment(question: Question, answer: Answer, pod: PodShape, widt
         )
 
 
-def warn_of_hardware(question: Question, answer: Answer, slots: Slots, warnings: list[Problem]) -> None:
+def warn_of_hardware(question: Question, answer: Answer, slots: Slots, warnings: list[Diagnosis]) -> None:
     policy, where = answer.candidate.topology_policy, f"{question.path}.kubelet.topologyManagerPolicy"
     if question.shape.numa_in_guest is False and policy != "none":
         warnings.append(
-            Problem(
+            Diagnosis.warning(
                 where,
                 "PolicyWithoutEffect",
                 f"{question.shape.id} is a virtual machine that hides NUMA: the device plugin reports no NUMA node, so {policy} aligns CPUs and memory with nothing.",
@@ -114,7 +114,7 @@ def warn_of_hardware(question: Question, answer: Answer, slots: Slots, warnings:
     for pod in answer.candidate.shapes:
         if pod.name in answer.share_cores and pod.cpu % threads == 0:
             warnings.append(
-                Problem(
+                Diagnosis.warning(
                     f"{question.path}.coTenants" if question.co_tenants else pod.path,
                     "CoresShared",
                     f"a pod of {pod.name} may get single threads of physical cores whose other threads run something else: a Guaranteed pod on its nodes asks for CPUs that "
@@ -124,7 +124,7 @@ def warn_of_hardware(question: Question, answer: Answer, slots: Slots, warnings:
     if slots.stranded_gpus:
         sizes = ", ".join(sorted({str(pod.gpus) for pod in answer.candidate.shapes}, key=int))
         warnings.append(
-            Problem(
+            Diagnosis.warning(
                 question.path,
                 "StrandedGpus",
                 f"{slots.stranded_gpus} of {slots.idle_gpus} idle GPUs cannot be used by any pod of the planned sizes ({sizes} GPUs) under {policy}. "

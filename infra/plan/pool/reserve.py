@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.catalog.types import NodeShape
-from infra.errors import Problem
+from infra.diagnosis import Diagnosis
 from infra.units import MIB, format_bytes, format_cpu_list, parse_bytes, parse_cpu_list, parse_quantity
 
 DEFAULT_MAX_PODS = 110
@@ -62,14 +62,14 @@ def mebibytes(value_bytes: int) -> str:
 
 def reserve(
     user: Mapping[str, Any], shape: NodeShape, path: str, *, platform_millicpu: int | None = None
-) -> tuple[Reservations, list[Problem]]:
+) -> tuple[Reservations, list[Diagnosis]]:
     """kubeReserved, systemReserved, evictionHard and reservedSystemCPUs: the user's values, completed where something is missing.
 
     CPUs: one physical core of each NUMA node by number, unless the user reserves CPUs in any of the three ways, or the platform does
     (`platform_millicpu`: then the kubelet takes as many CPUs, from NUMA node 0 up). Memory: a public rule, unless kubeReserved or systemReserved names
     memory.
     """
-    problems: list[Problem] = []
+    problems: list[Diagnosis] = []
     reasons: list[str] = []
     fields: dict[str, Any] = {name: dict(user.get(name) or {}) for name in ("kubeReserved", "systemReserved")}
     max_pods = user.get("maxPods", DEFAULT_MAX_PODS)
@@ -80,7 +80,7 @@ def reserve(
                 if parse_quantity(value) < 0:
                     raise ValueError(f"{value} is negative")
             except ValueError as error:
-                problems.append(Problem(f"{path}.{name}.{resource}", "WrongQuantity", f"{error}."))
+                problems.append(Diagnosis(f"{path}.{name}.{resource}", "WrongQuantity", f"{error}."))
     if not problems and not any("memory" in values for values in fields.values()):
         kube_bytes = _KUBE_BASE_BYTES + _KUBE_BYTES_PER_POD * max(int(max_pods), 0)
         fields["kubeReserved"]["memory"] = mebibytes(kube_bytes)
@@ -106,7 +106,7 @@ def reserve(
 
 
 def _eviction(
-    user: Mapping[str, Any], fields: dict[str, Any], path: str, problems: list[Problem], reasons: list[str]
+    user: Mapping[str, Any], fields: dict[str, Any], path: str, problems: list[Diagnosis], reasons: list[str]
 ) -> Summand | None:
     """Completes evictionHard and returns its share of the reservation; None where that is a percentage."""
     given: Mapping[str, str] = user.get("evictionHard") or {}
@@ -127,13 +127,13 @@ def _eviction(
         if value_bytes < 0:
             raise ValueError(f"{threshold} is negative")
     except ValueError as error:
-        problems.append(Problem(f"{path}.evictionHard.memory.available", "WrongQuantity", f"{error}."))
+        problems.append(Diagnosis(f"{path}.evictionHard.memory.available", "WrongQuantity", f"{error}."))
         return None
     return Summand("evictionHard", value_bytes, "" if "memory.available" in given else "default")
 
 
 def _reserve_cpus(
-    user: Mapping[str, Any], fields: dict[str, Any], shape: NodeShape, path: str, problems: list[Problem], reasons: list[str]
+    user: Mapping[str, Any], fields: dict[str, Any], shape: NodeShape, path: str, problems: list[Diagnosis], reasons: list[str]
 ) -> None:
     all_cpus = {cpu for node in shape.numa_nodes for cpu in node.cpus or ()}
     if user.get("reservedSystemCPUs"):
@@ -143,13 +143,13 @@ def _reserve_cpus(
         try:
             reserved = set(parse_cpu_list(text))
         except ValueError as error:
-            problems.append(Problem(where, "WrongCpuList", f"{error}."))
+            problems.append(Diagnosis(where, "WrongCpuList", f"{error}."))
             return
         outside = sorted(reserved - all_cpus)
         if outside:
             ids = ", ".join(str(cpu) for cpu in outside[:16]) + (", ..." if len(outside) > 16 else "")
             problems.append(
-                Problem(
+                Diagnosis(
                     where,
                     "CpusOutsideMachine",
                     f"{text} names {len(outside)} CPUs that {shape.id} does not have ({ids}); its {len(all_cpus)} CPUs are {format_cpu_list(all_cpus)}.",
@@ -157,7 +157,7 @@ def _reserve_cpus(
             )
         elif reserved >= all_cpus:
             problems.append(
-                Problem(
+                Diagnosis(
                     where,
                     "NoCpusLeft",
                     f"reserves all {len(all_cpus)} CPUs of {shape.id}; leave some for pods, for example {example(shape)}.",
@@ -272,7 +272,7 @@ def _level(total_bytes: int, usable: Mapping[int, int]) -> dict[int, int] | None
     return level if all(level[node] < usable[node] or not level[node] for node in level) else None
 
 
-def check_reserved_memory(user: Mapping[str, Any], reservations: Reservations, path: str) -> list[Problem]:
+def check_reserved_memory(user: Mapping[str, Any], reservations: Reservations, path: str) -> list[Diagnosis]:
     """The user's reservedMemory against kubeReserved, systemReserved and evictionHard, as the kubelet compares them at start."""
     where = f"{path}.reservedMemory"
     total = 0
@@ -280,19 +280,19 @@ def check_reserved_memory(user: Mapping[str, Any], reservations: Reservations, p
         limits = entry.get("limits")
         if not isinstance(limits, Mapping):
             return [
-                Problem(
+                Diagnosis(
                     f"{where}[{index}].limits", "WrongType", 'is missing; write it like {numaNode: 0, limits: {memory: "1Gi"}}.'
                 )
             ]
         try:
             total += parse_bytes(limits.get("memory", 0))
         except ValueError as error:
-            return [Problem(f"{where}[{index}].limits.memory", "WrongQuantity", f"{error}.")]
+            return [Diagnosis(f"{where}[{index}].limits.memory", "WrongQuantity", f"{error}.")]
     wanted = reservations.memory_bytes
     if wanted is None or total == wanted:
         return []
     return [
-        Problem(
+        Diagnosis(
             where,
             "ReservedMemoryMismatch",
             f"sums to {mebibytes(total)}, must be {mebibytes(wanted)} = {reservations.sum_in_words}; the kubelet does not start otherwise. "

@@ -1,0 +1,62 @@
+"""What is wrong, odd or worth knowing, wherever it was found: errors and warnings of a plan, findings in a machine's output, breaches of a policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, order=True)
+class Diagnosis:
+    """`path` is where the value stands (`models[0].tensorParallelSize`, a file, a node), `code` a stable CamelCase name.
+
+    `message` is one sentence that gives both numbers; `remedy`, where the message does not say it already, what to do.
+    `error`: it does not work; `warning`: it works worse than it could; `info`: worth knowing.
+    """
+
+    path: str
+    code: str
+    message: str
+    severity: Severity = "error"
+    remedy: str = ""
+
+    @classmethod
+    def warning(cls, path: str, code: str, message: str, *, remedy: str = "") -> Diagnosis:
+        return cls(path, code, message, severity="warning", remedy=remedy)
+
+    def at(self, path: str) -> Diagnosis:
+        """The same, seen at `path`."""
+        return replace(self, path=path)
+
+    @property
+    def sentence(self) -> str:
+        """The message with its remedy, for people."""
+        return f"{self.message} {self.remedy}" if self.remedy else self.message
+
+    def as_json(self) -> dict[str, str]:
+        return {"code": self.code, "path": self.path, "severity": self.severity, "message": self.sentence}
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sentence}" if self.path else self.sentence
+
+
+def in_order(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """Without doubles, sorted by path; numbers in a path count as numbers (models[2] before models[10])."""
+    return tuple(sorted(set(diagnoses), key=lambda one: (_natural(one.path), one.code, one.message)))
+
+
+def _natural(path: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean "x"?` with the nearest known names, or the empty string where none is near."""
+    candidates = list(known)
+    by_lower = {name.lower(): name for name in candidates}
+    near = [by_lower[match] for match in get_close_matches(word.lower(), by_lower, n=3, cutoff=0.6)]
+    return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
