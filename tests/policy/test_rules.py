@@ -79,7 +79,7 @@ def test_every_rule_has_a_breach_that_finds_it() -> None:
 
 @pytest.mark.parametrize("spec", [{"maxUnavailable": 0}, {"maxUnavailable": "0%"}, {"minAvailable": "100%"}])
 def test_a_budget_that_blocks_every_drain_is_found(spec: dict[str, Any]) -> None:
-    assert [b.rule for b in breaches("b", "kubernetes:policy/v1:PodDisruptionBudget", {"spec": spec})] == ["budgets-let-drain"]
+    assert [b.code for b in breaches("b", "kubernetes:policy/v1:PodDisruptionBudget", {"spec": spec})] == ["budgets-let-drain"]
 
 
 def test_what_this_project_renders_breaks_no_rule() -> None:
