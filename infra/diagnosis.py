@@ -39,6 +39,11 @@ class Diagnosis:
         return f"{self.message} {self.remedy}" if self.remedy else self.message
 
     def as_json(self) -> dict[str, str]:
+        """For a list whose name tells the severity: `errors`, `warnings`."""
+        return {"code": self.code, "path": self.path, "message": self.sentence}
+
+    def as_finding(self) -> dict[str, str]:
+        """For a list of mixed severity: `findings`."""
         return {"code": self.code, "path": self.path, "severity": self.severity, "message": self.sentence}
 
     def __str__(self) -> str:

@@ -71,7 +71,7 @@ class CollectiveVerdict:
                 {"from": e.source, "to": e.target, "transport": e.transport, "gdr": e.gdr, "channels": count}
                 for e, count in self.edges[:most]
             ],
-            "findings": [finding.as_json() for finding in self.findings],
+            "findings": [finding.as_finding() for finding in self.findings],
         }
 
 

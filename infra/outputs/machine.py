@@ -212,7 +212,7 @@ def document(machine: Machine) -> dict[str, Any]:
     ]
     order = index_order(main) if main.kind in MATRIX_KINDS else None
     out["findings"] = [finding.as_json() for report in machine.reports for finding in report.findings]
-    out["findings"] += [order.as_json()] if order is not None else []
+    out["findings"] += [order.as_finding()] if order is not None else []
     return out
 
 

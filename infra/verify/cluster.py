@@ -48,7 +48,7 @@ class Verification:
             "ok": self.ok,
             "nodes": [node.as_json() for node in self.nodes],
             "pods": [pod.as_json() for pod in self.pods],
-            "findings": [finding.as_json() for finding in self.findings],
+            "findings": [finding.as_finding() for finding in self.findings],
         }
 
 
