@@ -9,45 +9,36 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from infra.observe.look import key_of
+from infra.kinds import Kind, key_of, kind_of
 from infra.render.manifest import Manifest
 
 _FORCE = "pulumi.com/patchForce"
 
-# Attribute access is lazy: only the modules of the kinds that a stack uses are imported.
-_TYPES = {
-    ("v1", "ConfigMap"): lambda: kubernetes.core.v1.ConfigMap,
-    ("v1", "Namespace"): lambda: kubernetes.core.v1.Namespace,
-    ("v1", "Secret"): lambda: kubernetes.core.v1.Secret,
-    ("v1", "Service"): lambda: kubernetes.core.v1.Service,
-    ("v1", "ServiceAccount"): lambda: kubernetes.core.v1.ServiceAccount,
-    ("apps/v1", "DaemonSet"): lambda: kubernetes.apps.v1.DaemonSet,
-    ("apps/v1", "Deployment"): lambda: kubernetes.apps.v1.Deployment,
-    ("batch/v1", "Job"): lambda: kubernetes.batch.v1.Job,
-    ("networking.k8s.io/v1", "NetworkPolicy"): lambda: kubernetes.networking.v1.NetworkPolicy,
-    ("policy/v1", "PodDisruptionBudget"): lambda: kubernetes.policy.v1.PodDisruptionBudget,
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"): lambda: kubernetes.rbac.v1.ClusterRole,
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): lambda: kubernetes.rbac.v1.ClusterRoleBinding,
-    ("rbac.authorization.k8s.io/v1", "Role"): lambda: kubernetes.rbac.v1.Role,
-    ("rbac.authorization.k8s.io/v1", "RoleBinding"): lambda: kubernetes.rbac.v1.RoleBinding,
-}
 
-
-def apply(name: str, manifest: Manifest, opts: pulumi.ResourceOptions, *, adopt: Collection[str] = ()) -> pulumi.CustomResource:
+def apply(
+    name: str, manifest: Manifest, opts: pulumi.ResourceOptions, *, patch: bool = False, adopt: Collection[str] = ()
+) -> pulumi.CustomResource:
     """One resource for one object. Only top-level keywords are snake_case; what is nested stays as Kubernetes writes it.
 
-    `adopt` are the objects (Kind/namespace/name) whose fields are taken from whoever set them: with server-side apply the first update of
-    somebody else's object would end in a conflict.
+    `patch`: fields of an object that is not ours. `adopt` are the objects (Kind/namespace/name) whose fields are taken from whoever set
+    them: with server-side apply the first update of somebody else's object would end in a conflict.
     """
     content: dict[str, Any] = dict(manifest)
     if str(key_of(manifest)) in adopt:
         metadata = manifest["metadata"]
         content["metadata"] = {**metadata, "annotations": {**metadata.get("annotations", {}), _FORCE: "true"}}
     api_version, kind = content.pop("apiVersion"), content.pop("kind")
-    typed = _TYPES.get((api_version, kind))
-    if typed is None:
+    row = kind_of(manifest)
+    if not row.builtin:
         return kubernetes.apiextensions.CustomResource(name, api_version=api_version, kind=kind, opts=opts, **content)
-    return typed()(name, opts=opts, **{_snake_case(key): value for key, value in content.items()})
+    typed = _type_of(row, patch=patch)
+    return typed(name, opts=opts, **{_snake_case(key): value for key, value in content.items()})
+
+
+def _type_of(row: Kind, *, patch: bool = False) -> type[pulumi.CustomResource]:
+    """`kubernetes.rbac.v1.Role` of rbac.authorization.k8s.io/v1. Attribute access is lazy: only the modules of the kinds that a stack uses are imported."""
+    group = getattr(kubernetes, row.group.split(".")[0] or "core")
+    return getattr(getattr(group, row.version), f"{row.kind}Patch" if patch else row.kind)
 
 
 def _snake_case(key: str) -> str:

@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     stack, config = read_source(args)
-    plan = plan_stack(config, stack=stack)
+    plan = plan_stack(config)
     if args.format == "json":
-        print(json.dumps(plan_as_json(plan), indent=2))
+        print(json.dumps(plan_as_json(plan, stack=stack), indent=2))
     else:
-        sys.stdout.write(plan_as_markdown(plan) if args.format == "markdown" else plan_as_text(plan))
+        sys.stdout.write(plan_as_markdown(plan, stack=stack) if args.format == "markdown" else plan_as_text(plan, stack=stack))
     return 0

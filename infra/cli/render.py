@@ -37,8 +37,8 @@ def _folder(text: str) -> Path:
 
 def run(args: argparse.Namespace) -> int:
     stack, config = read_source(args)
-    plan = plan_stack(config, stack=stack)
-    files = rendered_files(plan, secrets=_declared_secrets(stack_file(args.stack) if args.stack else args.config))
+    plan = plan_stack(config)
+    files = rendered_files(plan, stack=stack, secrets=_declared_secrets(stack_file(args.stack) if args.stack else args.config))
     outcome = write_files(files, args.out)
     if args.format == "json":
         print(json.dumps({"out": str(args.out), "files": sorted(files), "removed": list(outcome.removed)}, indent=2))

@@ -12,11 +12,11 @@ import argparse
 import json
 from pathlib import Path
 
-from infra.catalog import pinned_image
 from infra.cli.source import add_source_arguments, read_source
 from infra.errors import ConfigError
 from infra.observe.client import Client
 from infra.plan.cluster import plan_stack
+from infra.render.labels import owner
 from infra.units import format_cpu_list
 from infra.verify.cluster import Verification, verify_cluster
 
@@ -32,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     stack, config = read_source(args)
-    plan = plan_stack(config, stack=stack)
+    plan = plan_stack(config)
     kubeconfig = args.kubeconfig
     if kubeconfig is None:
-        if plan.connection is None or not isinstance(plan.connection.kubeconfig, str):
+        if config.connection is None or not isinstance(config.connection.kubeconfig, str):
             raise ConfigError.one("NoConnection", "connection.kubeconfig", "is no path; give --kubeconfig FILE")
-        kubeconfig = Path(plan.connection.kubeconfig).expanduser()
-    client = Client(kubeconfig, args.context or (plan.connection.context if plan.connection else None))
-    result = verify_cluster(plan, client, reader_image=pinned_image("node-reader"))
+        kubeconfig = Path(config.connection.kubeconfig).expanduser()
+    client = Client(kubeconfig, args.context or (config.connection.context if config.connection else None))
+    result = verify_cluster(plan, client, owner=owner(stack))
     print(json.dumps(result.as_json(), indent=2) if args.format == "json" else as_text(result))
     return 0 if result.ok else 1
 

@@ -77,6 +77,19 @@ def valid_image(value: str) -> str:
     return value
 
 
+_REGISTRY = re.compile(
+    r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?(?::\d{1,5})?(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*", re.ASCII
+)
+
+
+def _registry(value: str) -> str:
+    if not _REGISTRY.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is no registry; write it like registry.example or registry.example:5000/mirror, without scheme and tag"
+        )
+    return value
+
+
 def valid_environment_name(value: str) -> str:
     if not isinstance(value, str) or not value or "=" in value or not all(" " <= c <= "~" for c in value):
         raise ValueError(f"{value!r} is no name of an environment variable; use printable ASCII characters without =")
@@ -141,4 +154,5 @@ LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
 Labels = dict[LabelKey, LabelValue]
 Image = Annotated[str, AfterValidator(valid_image)]
+Registry = Annotated[str, AfterValidator(_registry)]
 Environment = dict[Annotated[str, AfterValidator(valid_environment_name)], Annotated[str, AfterValidator(_environment_value)]]

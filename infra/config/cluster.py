@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from infra.config.base import DnsLabel, Wire
+from infra.config.base import DnsLabel, DnsSubdomain, Registry, Wire
 from infra.config.models import Model
 from infra.config.pools import NodePool
 
@@ -42,6 +42,21 @@ class SharedComponents(Wire):
     node_feature_discovery: Sharing = "existing"
 
 
+class Images(Wire):
+    """Where the pods of the stack pull their images from."""
+
+    mirror: Registry | None = Field(
+        default=None,
+        description="A registry, with a path where it has one, that holds every image of the stack under its own repository name: "
+        "docker.io/vllm/vllm-openai:v1 is pulled as MIRROR/vllm/vllm-openai:v1.",
+    )
+    pull_secrets: tuple[DnsSubdomain, ...] = Field(
+        default=(),
+        strict=False,
+        description="Secrets of type kubernetes.io/dockerconfigjson that exist in every namespace of the stack.",
+    )
+
+
 class Monitoring(Wire):
     enabled: bool = False
 
@@ -61,6 +76,7 @@ class StackConfig(Wire):
     namespace: Annotated[Namespace, BeforeValidator(_namespace)]
     system_namespace: DnsLabel = "numawise-system"
     shared_components: SharedComponents = SharedComponents()
+    images: Images = Images()
     node_pools: tuple[NodePool, ...] = Field(min_length=1, strict=False)
     models: tuple[Model, ...] = Field(default=(), strict=False)
     monitoring: Monitoring = Monitoring()

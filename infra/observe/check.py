@@ -26,6 +26,7 @@ class Ownership:
 
     labels: Mapping[str, str]
     node_annotation: tuple[str, str]
+    adopt: tuple[str, ...] = ()  # Kind/namespace/name of objects that this stack takes over
 
     def holds(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(key) == value for key, value in self.labels.items())
@@ -66,14 +67,14 @@ def _version(plan: ClusterPlan, seen: ClusterObservation) -> Iterator[Diagnosis]
 def _nodes(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
     known = [node.name for node in seen.nodes]
     for pool_index, pool in enumerate(plan.node_pools):
-        if not pool.node_names_given:
+        if not pool.nodes.names_given:
             yield Diagnosis(
                 f"nodePools[{pool_index}].nodeNames",
                 "NodesNotNamed",
-                f"is missing: the plan counts {len(pool.nodes)} nodes, and existing nodes need their names before anything is declared on them",
+                f"is missing: the plan counts {len(pool.nodes.names)} nodes, and existing nodes need their names before anything is declared on them",
             )
             continue
-        for node_index, name in enumerate(pool.nodes):
+        for node_index, name in enumerate(pool.nodes.names):
             path = f"nodePools[{pool_index}].nodeNames[{node_index}]"
             node = seen.node(name)
             if node is None:
@@ -123,7 +124,7 @@ def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, owne
                 f"the configuration of {node.name}'s kubelet could not be read ({node.kubelet_unreadable}); admission is not proven there",
             )
         return
-    differences = kubelet_differences(pool.kubelet, node.kubelet)
+    differences = kubelet_differences(pool.kubelet.fields, node.kubelet)
     if differences:
         yield Diagnosis(
             path,
@@ -134,37 +135,37 @@ def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, owne
 
 
 def _shape(pool: PoolPlan, node: ObservedNode, path: str) -> Iterator[Diagnosis]:
-    cpus = sum(len(numa_node.cpus) for numa_node in pool.numa_nodes)
+    cpus = sum(len(numa_node.cpus) for numa_node in pool.hardware.numa_nodes)
     if "cpu" in node.capacity and parse_millicpu(node.capacity["cpu"]) != cpus * 1000:
         yield Diagnosis(
             path,
             "ShapeContradicted",
-            f"{node.name} has {node.capacity['cpu']} CPUs, {pool.node_shape} has {cpus}; give the node's own facts as topology: (python -m infra shape)",
+            f"{node.name} has {node.capacity['cpu']} CPUs, {pool.hardware.node_shape} has {cpus}; give the node's own facts as topology: (python -m infra shape)",
         )
-    memory_bytes = sum(numa_node.memory_bytes for numa_node in pool.numa_nodes)
+    memory_bytes = sum(numa_node.memory_bytes for numa_node in pool.hardware.numa_nodes)
     if "memory" in node.capacity and parse_bytes(node.capacity["memory"]) < memory_bytes:
         yield Diagnosis(
             path,
             "ShapeContradicted",
-            f"{node.name} has {format_gib(parse_bytes(node.capacity['memory']))}, less than the {format_gib(memory_bytes)} of {pool.node_shape}; "
+            f"{node.name} has {format_gib(parse_bytes(node.capacity['memory']))}, less than the {format_gib(memory_bytes)} of {pool.hardware.node_shape}; "
             "give the node's own facts as topology: (python -m infra shape)",
         )
-    gpus = sum(len(numa_node.gpus) for numa_node in pool.numa_nodes)
-    reported = int(parse_millicpu(node.capacity.get(pool.resource_name, "0")) / 1000)
+    gpus = sum(len(numa_node.gpus) for numa_node in pool.hardware.numa_nodes)
+    reported = int(parse_millicpu(node.capacity.get(pool.hardware.resource_name, "0")) / 1000)
     if reported and reported != gpus:
         yield Diagnosis(
             path,
             "ShapeContradicted",
-            f"{node.name} reports {reported} {pool.resource_name}, {pool.node_shape} has {gpus}; check the shape, or the node's devices",
+            f"{node.name} reports {reported} {pool.hardware.resource_name}, {pool.hardware.node_shape} has {gpus}; check the shape, or the node's devices",
         )
-    if pool.product_label is not None:
-        key, wanted = pool.product_label
+    if pool.hardware.product_label is not None:
+        key, wanted = pool.hardware.product_label
         value = node.labels.get(key)
         if value is not None and value != wanted:
             yield Diagnosis(
                 path,
                 "ShapeContradicted",
-                f"{node.name} is labelled {key}={value}, {pool.sku} is {wanted}; name the SKU that the node has",
+                f"{node.name} is labelled {key}={value}, {pool.hardware.sku} is {wanted}; name the SKU that the node has",
             )
 
 
@@ -191,9 +192,9 @@ def _named_namespaces(plan: ClusterPlan) -> Iterator[tuple[str, str, bool]]:
 
 def _claims(plan: ClusterPlan, seen: ClusterObservation) -> Iterator[Diagnosis]:
     for index, model in enumerate(plan.models):
-        path, claim = f"models[{index}].storage.existingClaim", model.storage.existing_claim
+        path, claim = f"models[{index}].storage.existingClaim", model.engine.storage.existing_claim
         modes = seen.claims.get((model.namespace, claim))
-        pods = model.replicas * model.pods_per_replica + model.max_surge
+        pods = model.placement.replicas * model.parallelism.pods_per_replica + model.placement.max_surge
         if modes is None:
             if model.namespace in seen.namespaces:
                 yield Diagnosis(
@@ -210,7 +211,7 @@ def _claims(plan: ClusterPlan, seen: ClusterObservation) -> Iterator[Diagnosis]:
 
 
 def _foreign_objects(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
-    adopted = set(plan.adopt)
+    adopted = set(ownership.adopt)
     # Nodes are the cluster's; we only add labels to them. Namespaces of others are used, not taken.
     for key, labels in sorted(seen.objects.items(), key=lambda item: str(item[0])):
         if key.kind == "Node" or ownership.holds(labels) or str(key) in adopted:
@@ -221,7 +222,7 @@ def _foreign_objects(plan: ClusterPlan, seen: ClusterObservation, ownership: Own
             f"exists and is not this stack's; Pulumi would take it over and delete it with the stack. Add {str(key)!r} to adopt: in numawise:cluster if that is wanted, or rename one of the two",
         )
     existing = {str(key) for key in seen.objects}
-    for index, entry in enumerate(plan.adopt):
+    for index, entry in enumerate(ownership.adopt):
         if entry not in existing:
             yield Diagnosis.warning(f"adopt[{index}]", "NothingToAdopt", f"{entry} is no object of this plan that exists")
 
@@ -230,7 +231,7 @@ def _foreign_device_plugins(plan: ClusterPlan, seen: ClusterObservation, ownersh
     for plugin in seen.device_plugins:
         vendor = "amd" if "amd" in plugin.image or "rocm" in plugin.image else "nvidia"
         for index, pool in enumerate(plan.node_pools):
-            if pool.vendor == vendor and pool.device_plugin.mode == "managed" and not ownership.holds(plugin.labels):
+            if pool.hardware.vendor == vendor and pool.device_plugin.mode == "managed" and not ownership.holds(plugin.labels):
                 yield Diagnosis(
                     f"nodePools[{index}].devicePlugin.mode",
                     "TwoDevicePlugins",
@@ -240,16 +241,16 @@ def _foreign_device_plugins(plan: ClusterPlan, seen: ClusterObservation, ownersh
 
 def _foreign_pods(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
     for pool_index, pool in enumerate(plan.node_pools):
-        nodes, declared = set(pool.nodes), {tenant.name for tenant in pool.co_tenants}
+        nodes, declared = set(pool.nodes.names), {tenant.name for tenant in pool.co_tenants}
         for pod in seen.pods:
             if pod.node not in nodes or ownership.holds(pod.labels) or any(pod.name.startswith(name) for name in declared):
                 continue
-            gpus = int(parse_millicpu(pod.requests.get(pool.resource_name, "0")) / 1000)
+            gpus = int(parse_millicpu(pod.requests.get(pool.hardware.resource_name, "0")) / 1000)
             if gpus:
                 yield Diagnosis(
                     f"nodePools[{pool_index}]",
                     "ForeignGpuPod",
-                    f"pod {pod.namespace}/{pod.name} on {pod.node} holds {gpus} {pool.resource_name} that the plan counts as free; move it, or declare it under coTenants",
+                    f"pod {pod.namespace}/{pod.name} on {pod.node} holds {gpus} {pool.hardware.resource_name} that the plan counts as free; move it, or declare it under coTenants",
                 )
             elif pod.qos_class == "Guaranteed" and parse_millicpu(pod.requests.get("cpu", "0")) >= 1000:
                 yield Diagnosis.warning(

@@ -6,63 +6,26 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from infra.kinds import ObjectKey
 from infra.observe.client import ApiError, Client
-from infra.observe.model import ClusterObservation, ObjectKey, ObservedNode, ObservedPlugin, ObservedPod
+from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
 from infra.plan.model import ClusterPlan
 from infra.units import format_millicpu, parse_millicpu
 
-# Kinds that a plan renders: the API's path of each. Others are looked up by the server's own discovery.
-_PATHS = {
-    "Namespace": ("/api/v1", "namespaces"),
-    "Node": ("/api/v1", "nodes"),
-    "ConfigMap": ("/api/v1", "configmaps"),
-    "Secret": ("/api/v1", "secrets"),
-    "Service": ("/api/v1", "services"),
-    "ServiceAccount": ("/api/v1", "serviceaccounts"),
-    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
-    "Deployment": ("/apis/apps/v1", "deployments"),
-    "DaemonSet": ("/apis/apps/v1", "daemonsets"),
-    "Job": ("/apis/batch/v1", "jobs"),
-    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
-    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
-    "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
-    "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
-    "ClusterRole": ("/apis/rbac.authorization.k8s.io/v1", "clusterroles"),
-    "ClusterRoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings"),
-    "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses"),
-    "RuntimeClass": ("/apis/node.k8s.io/v1", "runtimeclasses"),
-}
 # Part of the image names of the device plugins of both vendors, their operators' and the clouds' copies included.
 _PLUGIN_IMAGES = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "amdgpu-device-plugin")
 _AT_A_TIME = 16
-
-
-def path_of_object(key: ObjectKey) -> str:
-    """The API path of an object of a kind that a plan renders; KeyError for other kinds."""
-    root, plural = _PATHS[key.kind]
-    middle = f"/namespaces/{key.namespace}" if key.namespace else ""
-    return f"{root}{middle}/{plural}/{key.name}"
-
-
-def keys_of(manifests: Iterable[Mapping[str, Any]]) -> tuple[ObjectKey, ...]:
-    """The identities of rendered objects."""
-    return tuple(key_of(manifest) for manifest in manifests)
-
-
-def key_of(manifest: Mapping[str, Any]) -> ObjectKey:
-    metadata = manifest["metadata"]
-    return ObjectKey(kind=manifest["kind"], namespace=metadata.get("namespace", ""), name=metadata["name"])
 
 
 def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> ClusterObservation:
     """Lists nodes, pods, claims and the objects that the plan would create; MissingError where the cluster is unreachable."""
     version = client.get("/version").get("gitVersion", "")
     raw_nodes = list(client.list("/api/v1/nodes"))
-    planned = {name for pool in plan.node_pools for name in pool.nodes}
+    planned = {name for pool in plan.node_pools for name in pool.nodes.names}
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         nodes = tuple(pool.map(lambda raw: _node(client, raw, raw["metadata"]["name"] in planned), raw_nodes))
         found = dict(zip(wanted := tuple(wanted), pool.map(lambda key: _labels(client, key), wanted), strict=True))
-    names = {plan.namespace, plan.system_namespace, *(model.namespace for model in plan.models)}
+    names = {plan.namespace.name, plan.system_namespace, *(model.namespace for model in plan.models)}
     namespaces = {
         name: labels
         for name in sorted(names)
@@ -75,15 +38,13 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
         pods=pods,
         objects={key: labels for key, labels in found.items() if labels is not None},
         namespaces=namespaces,
-        claims=_claims(client, {(m.namespace, m.storage.existing_claim) for m in plan.models}),
+        claims=_claims(client, {(m.namespace, m.engine.storage.existing_claim) for m in plan.models}),
         device_plugins=tuple(_plugins(client)),
     )
 
 
 def _labels(client: Client, key: ObjectKey) -> Mapping[str, str] | None:
-    if key.kind not in _PATHS:
-        return None
-    found = client.find(path_of_object(key))
+    found = client.find(key.path)
     return None if found is None else found["metadata"].get("labels") or {}
 
 

@@ -6,17 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass(frozen=True, kw_only=True)
-class ObjectKey:
-    """An object's identity; `namespace` is empty for cluster-scoped kinds."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.namespace}/{self.name}" if self.namespace else f"{self.kind}/{self.name}"
+from infra.kinds import ObjectKey
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from infra.catalog.load import pins
 from infra.catalog.machine import shape_warnings
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis, did_you_mean, in_order
 from infra.errors import NumawiseError, PlanError
 from infra.plan.equal_pools import EqualPools
 from infra.plan.hardware import PoolHardware, hardware_of
+from infra.plan.images import mirrored, pinned
 from infra.plan.model import (
+    Allocatable,
     ClusterPlan,
+    CoTenantPlan,
     DevicePluginPlan,
+    EnginePlan,
+    HardwarePlan,
+    ImagesPlan,
+    KubeletPlan,
+    MemoryPlan,
+    ModelIdentity,
     ModelPlan,
+    NamespacePlan,
+    NodesPlan,
+    ParallelismPlan,
+    PlacementPlan,
     PoolPlan,
+    ResourcesPlan,
+    RolloutPlan,
     RolloutWave,
+    StoragePlan,
+    TaintPlan,
+    TimesPlan,
 )
 from infra.plan.pool.decision import PoolDecision
 from infra.plan.sizing import EqualModels, SizedModel
@@ -30,7 +45,7 @@ NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows
 DEVICE_PLUGIN_PINS = {"nvidia": "nvidia-device-plugin", "amd": "amd-device-plugin"}
 
 
-def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
+def plan_stack(config: StackConfig) -> ClusterPlan:
     """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan."""
     problems: list[Diagnosis] = []
     warnings: list[Diagnosis] = []
@@ -75,20 +90,21 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
                 platform=pool.platform,
             )
             warnings += decision.warnings
-            pools.append(_pool_plan(hardware[pool.name], decision))
+            pools.append(_pool_plan(hardware[pool.name], decision, mirror=config.images.mirror))
             models |= {number: _model_plan(config, size, decision) for number, size in mine.items()}
     if problems:
         raise PlanError(problems)
     return ClusterPlan(
-        stack=stack,
         kubernetes_version=config.kubernetes_version,
-        connection=config.connection,
-        adopt=config.adopt,
-        namespace=config.namespace.name,
-        create_namespace=config.namespace.create,
-        pod_security=config.namespace.pod_security,
+        namespace=NamespacePlan(
+            name=config.namespace.name, create=config.namespace.create, pod_security=config.namespace.pod_security
+        ),
         system_namespace=config.system_namespace,
-        node_feature_discovery=config.shared_components.node_feature_discovery,
+        images=ImagesPlan(
+            guard=pinned("rollout-agent", mirror=config.images.mirror),
+            node_reader=pinned("node-reader", mirror=config.images.mirror),
+            pull_secrets=config.images.pull_secrets,
+        ),
         node_pools=tuple(pools),
         models=tuple(models[number] for number in sorted(models)),
         warnings=in_order(warnings),
@@ -156,12 +172,6 @@ def _check_names(config: StackConfig, problems: list[Diagnosis]) -> None:
             )
 
 
-def kubelet_config_hash(kubelet: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that change exactly when the configuration does; a node label's value."""
-    canonical = json.dumps(kubelet, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
-
-
 def _device_group_warnings(config: StackConfig, hardware: Mapping[str, PoolHardware]) -> Iterator[Diagnosis]:
     """Models run as a user without rights of their own: on AMD they open /dev/kfd as members of the host's groups."""
     for index, pool in enumerate(config.node_pools):
@@ -184,99 +194,146 @@ def _waves(nodes: Sequence[str], max_unavailable: int, canary: bool) -> tuple[Ro
     return tuple(RolloutWave(wave=number, nodes=group) for number, group in enumerate(groups))
 
 
-def _pool_plan(hardware: PoolHardware, decision: PoolDecision) -> PoolPlan:
-    pool, shape, accelerator = hardware.pool, hardware.shape, hardware.accelerator
-    names = pool.names_of_nodes
-    label = accelerator.label_value
+def _pool_plan(hardware: PoolHardware, decision: PoolDecision, *, mirror: str | None) -> PoolPlan:
+    pool, plugin = hardware.pool, hardware.pool.device_plugin
     return PoolPlan(
         name=pool.name,
         platform=pool.platform,
+        hardware=_hardware_plan(hardware, decision),
+        nodes=NodesPlan(
+            names=pool.names_of_nodes,
+            names_given=bool(pool.node_names),
+            selector=pool.node_selector,
+            labels=pool.labels,
+            taints=tuple(TaintPlan(key=taint.key, value=taint.value, effect=taint.effect) for taint in pool.taints),
+        ),
+        kubelet=KubeletPlan(fields=decision.kubelet),
+        allocatable=Allocatable(
+            cpu=decision.allocatable_cpu, memory_bytes=decision.allocatable_memory_bytes, gpus=decision.allocatable_gpus
+        ),
+        idle_gpus=decision.idle_gpus,
+        stranded_gpus=decision.stranded_gpus,
+        rollout=RolloutPlan(
+            max_unavailable=pool.rollout.max_unavailable,
+            canary=pool.rollout.canary,
+            waves=_waves(pool.names_of_nodes, pool.rollout.max_unavailable, pool.rollout.canary),
+        ),
+        device_plugin=DevicePluginPlan(
+            mode=plugin.mode,
+            pass_device_specs=plugin.pass_device_specs,
+            image=pinned(DEVICE_PLUGIN_PINS[hardware.accelerator.vendor], mirror=mirror),
+            device_groups=plugin.device_groups,
+        ),
+        co_tenants=tuple(
+            CoTenantPlan(
+                name=tenant.name, per_node=tenant.per_node, cpu=tenant.cpu, memory=tenant.memory, qos_class=tenant.qos_class
+            )
+            for tenant in pool.co_tenants
+        ),
+        reasons=decision.reasons,
+    )
+
+
+def _hardware_plan(hardware: PoolHardware, decision: PoolDecision) -> HardwarePlan:
+    shape, accelerator = hardware.shape, hardware.accelerator
+    label = accelerator.label_value
+    return HardwarePlan(
         node_shape=shape.id,
         vendor=accelerator.vendor,
         sku=accelerator.id,
         resource_name=accelerator.resource_name,
         product_label=None if label is None else (accelerator.label_key, label),
-        nodes=names,
-        node_names_given=bool(pool.node_names),
-        node_selector=pool.node_selector,
-        labels=pool.labels,
-        taints=pool.taints,
         threads_per_core=shape.threads_per_core or 1,
         numa_nodes=tuple(
             replace(node, cores=known.cores or ()) for node, known in zip(decision.numa_nodes, shape.numa_nodes, strict=True)
         ),
-        kubelet=decision.kubelet,
-        kubelet_config_hash=kubelet_config_hash(decision.kubelet),
-        allocatable_cpu=decision.allocatable_cpu,
-        allocatable_memory_bytes=decision.allocatable_memory_bytes,
-        allocatable_gpus=decision.allocatable_gpus,
-        idle_gpus=decision.idle_gpus,
-        stranded_gpus=decision.stranded_gpus,
-        rollout=pool.rollout,
-        rollout_waves=_waves(names, pool.rollout.max_unavailable, pool.rollout.canary),
-        device_plugin=DevicePluginPlan(
-            mode=pool.device_plugin.mode,
-            pass_device_specs=pool.device_plugin.pass_device_specs,
-            image=pins()[DEVICE_PLUGIN_PINS[accelerator.vendor]].pinned_reference,
-            device_groups=pool.device_plugin.device_groups,
-        ),
-        co_tenants=pool.co_tenants,
-        reasons=decision.reasons,
     )
 
 
 def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -> ModelPlan:
-    model, choice, hardware = size.model, size.choice, size.hardware
-    pod = decision.pod(model.name)
-    engine_args = dict(model.engine_args)
-    for flag, value in (
-        ("max-num-seqs", model.max_num_seqs),
-        ("max-num-batched-tokens", model.max_num_batched_tokens),
-        ("dtype", model.dtype),
-        ("quantization", model.quantization),
-        ("kv-cache-dtype", model.kv_cache_dtype),
-    ):
-        if value is not None:
-            engine_args[flag] = value
+    model, choice = size.model, size.choice
     return ModelPlan(
-        name=model.name,
-        node_pool=model.node_pool,
-        namespace=model.namespace or config.namespace.name,
-        model=model.model or model.name,
-        served_model_name=model.model or model.name,
-        replicas=model.replicas,
-        tensor_parallel_size=choice.tensor_parallel_size,
-        pipeline_parallel_size=choice.pipeline_parallel_size,
-        data_parallel_size=choice.data_parallel_size,
-        enable_expert_parallel=choice.expert_parallel,
-        pods_per_replica=choice.pods_per_replica,
-        gpus_per_pod=choice.gpus_per_pod,
-        resource_name=hardware.accelerator.resource_name,
-        vendor=hardware.accelerator.vendor,
-        image=size.image,
-        vllm_version=size.vllm_version,
-        gpu_memory_utilization=size.gpu_memory_utilization,
-        max_model_len=size.max_model_len,
-        block_size=size.block_size,
-        engine_args=engine_args,
-        env=model.env,
+        identity=ModelIdentity(
+            name=model.name,
+            namespace=model.namespace or config.namespace.name,
+            node_pool=model.node_pool,
+            model=model.model or model.name,
+            served_model_name=model.model or model.name,
+        ),
+        parallelism=ParallelismPlan(
+            tensor_parallel_size=choice.tensor_parallel_size,
+            pipeline_parallel_size=choice.pipeline_parallel_size,
+            data_parallel_size=choice.data_parallel_size,
+            enable_expert_parallel=choice.expert_parallel,
+            pods_per_replica=choice.pods_per_replica,
+            gpus_per_pod=choice.gpus_per_pod,
+        ),
+        memory=MemoryPlan(
+            gpu_memory_utilization=size.gpu_memory_utilization,
+            max_model_len=size.max_model_len,
+            block_size=size.block_size,
+            estimate=size.memory,
+        ),
+        resources=_resources_plan(size, decision, config.images.mirror),
+        engine=EnginePlan(
+            image=mirrored(size.image, config.images.mirror),
+            vllm_version=size.vllm_version,
+            args=_further_arguments(size),
+            env=model.env,
+            storage=StoragePlan(
+                existing_claim=model.storage.existing_claim,
+                mount_path=model.storage.mount_path,
+                model_path=model.storage.model_path,
+            ),
+        ),
+        placement=PlacementPlan(
+            replicas=model.replicas,
+            pod_anti_affinity=model.pod_anti_affinity,
+            max_surge=size.max_surge,
+            max_unavailable=size.max_unavailable,
+            slots=decision.slots[model.name],
+            places=decision.places[model.name],
+            rank_binding=decision.bindings[model.name],
+        ),
+        times=TimesPlan(
+            startup_budget_seconds=size.startup.budget_seconds,
+            progress_deadline_seconds=size.startup.progress_deadline_seconds,
+            create_timeout_seconds=size.startup.create_timeout_seconds,
+            update_timeout_seconds=size.startup.update_timeout_seconds,
+        ),
+        reasons=(*size.reasons, *decision.pod_reasons[model.name]),
+    )
+
+
+def _resources_plan(size: SizedModel, decision: PoolDecision, mirror: str | None) -> ResourcesPlan:
+    model, accelerator, pod = size.model, size.hardware.accelerator, decision.pod(size.model.name)
+    return ResourcesPlan(
+        vendor=accelerator.vendor,
+        resource_name=accelerator.resource_name,
         cpu=pod.cpu,
         memory_bytes=pod.memory_bytes,
         shared_memory_bytes=size.resources.shared_memory_bytes,
-        init_containers=model.init_containers,
-        sidecars=model.sidecars,
         qos_class="Guaranteed",
-        storage=model.storage,
-        pod_anti_affinity=model.pod_anti_affinity,
-        max_surge=size.max_surge,
-        max_unavailable=size.max_unavailable,
-        startup_budget_seconds=size.startup.budget_seconds,
-        progress_deadline_seconds=size.startup.progress_deadline_seconds,
-        create_timeout_seconds=size.startup.create_timeout_seconds,
-        update_timeout_seconds=size.startup.update_timeout_seconds,
-        rank_binding=decision.bindings[model.name],
-        memory=size.memory.as_json(),
-        slots=decision.slots[model.name],
-        places=decision.places[model.name],
-        reasons=(*size.reasons, *decision.pod_reasons[model.name]),
+        init_containers=_mirrored_containers(model.init_containers, mirror),
+        sidecars=_mirrored_containers(model.sidecars, mirror),
     )
+
+
+def _mirrored_containers(containers: Sequence[Mapping[str, Any]], mirror: str | None) -> tuple[Mapping[str, Any], ...]:
+    return tuple(
+        {**container, "image": mirrored(container["image"], mirror)} if "image" in container else container
+        for container in containers
+    )
+
+
+def _further_arguments(size: SizedModel) -> dict[str, Any]:
+    """The user's flags, and those of fields that the server has to be told about only where they are given."""
+    model = size.model
+    fields = {
+        "max-num-seqs": model.max_num_seqs,
+        "max-num-batched-tokens": model.max_num_batched_tokens,
+        "dtype": model.dtype,
+        "quantization": model.quantization,
+        "kv-cache-dtype": model.kv_cache_dtype,
+    }
+    return {**model.engine_args, **{flag: value for flag, value in fields.items() if value is not None}}

@@ -9,19 +9,48 @@ import yaml
 from infra.plan.model import ClusterPlan, PoolPlan
 from infra.render import names
 from infra.render.labels import CHECKSUM, labels, selector
-from infra.render.manifest import Manifest, checksum, config_map, metadata, service_account, tolerations
-from infra.render.nodes import node_selector
+from infra.render.manifest import Manifest, checksum, config_map, image_pull_secrets, metadata, service_account, tolerations
+from infra.render.namespaces import NAMESPACES_PART
+from infra.render.nodes import POOL_TOKEN, node_selector
+from infra.render.part import Part, Wait, child, in_apply_order, key_of_part
 
 # Burstable on purpose: a Guaranteed pod would be pinned by the memory manager and take room of a planned slot.
 _RESOURCES = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _SOCKETS = "/var/lib/kubelet/device-plugins"
 
 
-def device_plugin(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
-    """ServiceAccount, ConfigMap (NVIDIA) and DaemonSet; nothing where an operator or the platform brings the plugin."""
-    if pool.device_plugin.mode != "managed":
-        return ()
-    return _nvidia(plan, pool) if pool.vendor == "nvidia" else _amd(plan, pool)
+PLUGIN_TOKEN = "numawise:gpu:DevicePlugin"
+_WAIT = Wait(create_seconds=900, update_seconds=900)  # an image pull on every node of a wave
+
+
+def device_plugin_part(plan: ClusterPlan, pool: PoolPlan, *, stack: str) -> Part:
+    """NVIDIA's or AMD's plugin as a DaemonSet on the pool's nodes; without objects where an operator or the platform brings it."""
+    plugin = pool.device_plugin
+    managed = plugin.mode == "managed"
+    facts = {
+        "vendor": pool.hardware.vendor,
+        "mode": plugin.mode,
+        "image": plugin.image if managed else None,
+        "passDeviceSpecs": plugin.pass_device_specs,
+        "resourceName": pool.hardware.resource_name,
+    }
+    return Part(
+        token=PLUGIN_TOKEN,
+        name=pool.name,
+        facts=facts,
+        children=in_apply_order(
+            tuple(
+                child(manifest, wait=_WAIT if manifest["kind"] == "DaemonSet" else None)
+                for manifest in (_manifests(plan, pool, stack) if managed else ())
+            )
+        ),
+        after=(NAMESPACES_PART, key_of_part(POOL_TOKEN, pool.name)),
+    )
+
+
+def _manifests(plan: ClusterPlan, pool: PoolPlan, stack: str) -> tuple[Manifest, ...]:
+    """ServiceAccount, ConfigMap (NVIDIA) and DaemonSet."""
+    return _nvidia(plan, pool, stack) if pool.hardware.vendor == "nvidia" else _amd(plan, pool, stack)
 
 
 def nvidia_configuration(pool: PoolPlan) -> str:
@@ -44,9 +73,9 @@ def nvidia_configuration(pool: PoolPlan) -> str:
     return yaml.safe_dump(document, sort_keys=False)
 
 
-def _nvidia(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
+def _nvidia(plan: ClusterPlan, pool: PoolPlan, stack: str) -> tuple[Manifest, ...]:
     name, files = names.device_plugin(pool), {"default": nvidia_configuration(pool)}
-    all_labels = _labels(plan, pool)
+    all_labels = _labels(pool, stack)
     specs = pool.device_plugin.pass_device_specs
     container = {
         "name": "device-plugin",
@@ -69,11 +98,11 @@ def _nvidia(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
     return (
         service_account(name, plan.system_namespace, all_labels),
         config_map(name, plan.system_namespace, all_labels, files),
-        _daemon_set(plan, pool, container, [config_volume], annotations={CHECKSUM: checksum(files)}),
+        _daemon_set(plan, pool, container, [config_volume], all_labels, annotations={CHECKSUM: checksum(files)}),
     )
 
 
-def _amd(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
+def _amd(plan: ClusterPlan, pool: PoolPlan, stack: str) -> tuple[Manifest, ...]:
     container = {
         "name": "device-plugin",
         "image": pool.device_plugin.image,
@@ -84,14 +113,17 @@ def _amd(plan: ClusterPlan, pool: PoolPlan) -> tuple[Manifest, ...]:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [{"name": "device-plugins", "mountPath": _SOCKETS}, {"name": "sys", "mountPath": "/sys", "readOnly": True}],
     }
+    all_labels = _labels(pool, stack)
     return (
-        service_account(names.device_plugin(pool), plan.system_namespace, _labels(plan, pool)),
-        _daemon_set(plan, pool, container, [{"name": "sys", "hostPath": {"path": "/sys", "type": "Directory"}}], annotations={}),
+        service_account(names.device_plugin(pool), plan.system_namespace, all_labels),
+        _daemon_set(
+            plan, pool, container, [{"name": "sys", "hostPath": {"path": "/sys", "type": "Directory"}}], all_labels, annotations={}
+        ),
     )
 
 
-def _labels(plan: ClusterPlan, pool: PoolPlan) -> dict[str, str]:
-    return labels(stack=plan.stack, name=f"{pool.vendor}-device-plugin", instance=pool.name, component="device-plugin")
+def _labels(pool: PoolPlan, stack: str) -> dict[str, str]:
+    return labels(stack=stack, name=f"{pool.hardware.vendor}-device-plugin", instance=pool.name, component="device-plugin")
 
 
 def _daemon_set(
@@ -99,10 +131,11 @@ def _daemon_set(
     pool: PoolPlan,
     container: dict[str, Any],
     volumes: list[dict[str, Any]],
+    all_labels: dict[str, str],
     *,
     annotations: dict[str, str],
 ) -> Manifest:
-    name, all_labels = names.device_plugin(pool), _labels(plan, pool)
+    name, pull_secrets = names.device_plugin(pool), image_pull_secrets(plan)
     pod_metadata: dict[str, Any] = {"labels": dict(all_labels)}
     if annotations:
         pod_metadata["annotations"] = annotations
@@ -111,13 +144,14 @@ def _daemon_set(
         "kind": "DaemonSet",
         "metadata": metadata(name, all_labels, namespace=plan.system_namespace),
         "spec": {
-            "selector": {"matchLabels": selector(f"{pool.vendor}-device-plugin", pool.name)},
+            "selector": {"matchLabels": selector(f"{pool.hardware.vendor}-device-plugin", pool.name)},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
             "template": {
                 "metadata": pod_metadata,
                 "spec": {
                     "serviceAccountName": name,
                     "automountServiceAccountToken": False,
+                    **({"imagePullSecrets": pull_secrets} if pull_secrets else {}),
                     "enableServiceLinks": False,
                     "priorityClassName": "system-node-critical",
                     "nodeSelector": node_selector(pool),

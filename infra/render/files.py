@@ -13,30 +13,18 @@ from typing import Any
 import yaml
 
 from infra.errors import ConfigError
+from infra.kinds import key_of, kind_of
 from infra.plan.model import ClusterPlan
-from infra.render.device_plugins import device_plugin
-from infra.render.guard import refusal_guard
 from infra.render.manifest import Manifest
 from infra.render.names import kubelet_drop_in as kubelet_drop_in_name
-from infra.render.namespaces import namespaces
 from infra.render.nodes import kubelet_drop_in, label_commands
-from infra.render.vllm import secret_commands, vllm
+from infra.render.part import Part
+from infra.render.parts import manifests_of, stack_parts
+from infra.render.serving.model import secret_commands
 
 INDEX = ".numawise-files"
 """Lists the files that we wrote, with their hashes: by it a later run knows what is its own. JSON, but not by name: `kubectl apply -f DIR`
 takes every .json file for an object."""
-
-
-_ORDER = (
-    ("Namespace",),
-    ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
-    ("ConfigMap",),
-    ("NetworkPolicy",),
-    ("PodDisruptionBudget",),
-    ("DaemonSet",),
-    ("Deployment", "LeaderWorkerSet"),
-    ("Service",),
-)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -68,30 +56,28 @@ class Outcome:
     removed: tuple[str, ...]
 
 
-def rendered_files(plan: ClusterPlan, *, secrets: Iterable[str] = ()) -> dict[str, str]:
+def rendered_files(plan: ClusterPlan, *, stack: str, secrets: Iterable[str] = ()) -> dict[str, str]:
     """File name -> content, sorted by name."""
-    secrets = tuple(secrets)
+    keys = tuple(secrets)
     files = {"node-labels.txt": label_commands(plan)}
-    if secrets and plan.models:
-        files["secrets.txt"] = secret_commands(plan, secrets)
+    if keys and plan.models:
+        files["secrets.txt"] = secret_commands(plan, keys)
     for pool in plan.node_pools:
         files[f"kubelet/{kubelet_drop_in_name(pool)}"] = kubelet_drop_in(pool)
-        files |= _numbered(20, device_plugin(plan, pool))
-    files |= _numbered(10, namespaces(plan))
-    files |= _numbered(20, refusal_guard(plan))
-    for model in plan.models:
-        files |= _numbered(30, vllm(plan, model, secrets=secrets))
+    depths: dict[str, int] = {}
+    for part in stack_parts(plan, stack=stack, secrets=keys):
+        depth = depths[part.key] = 1 + max((depths[key] for key in part.after), default=0)
+        files |= _numbered(depth, part)
     return dict(sorted(files.items()))
 
 
-def _numbered(family: int, manifests: Iterable[Manifest]) -> dict[str, str]:
-    """Within a family the kind's place tells the order: accounts and ConfigMaps come before what uses them."""
-    order = {kind: place for place, kinds in enumerate(_ORDER) for kind in kinds}
+def _numbered(depth: int, part: Part) -> dict[str, str]:
+    """Parts come after those that they name, and within a part the kind's order tells: accounts and ConfigMaps before what uses them."""
     files = {}
-    for manifest in manifests:
-        kind, identity = manifest["kind"], manifest["metadata"]
-        parts = [f"{family + order[kind]}", identity.get("namespace", ""), kind.lower(), identity["name"]]
-        files["-".join(filter(None, parts)) + ".yaml"] = as_yaml(manifest)
+    for manifest in manifests_of((part,)):
+        key = key_of(manifest)
+        words = [f"{depth}{kind_of(manifest).order}", key.namespace, key.kind.lower(), key.name]
+        files["-".join(filter(None, words)) + ".yaml"] = as_yaml(manifest)
     return files
 
 

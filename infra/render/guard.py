@@ -6,24 +6,46 @@ import json
 from typing import Any
 
 from infra.agents.source import source_of
-from infra.catalog.load import pins
 from infra.plan.model import ClusterPlan
 from infra.render import names
 from infra.render.labels import CHECKSUM, KUBELET_CONFIG, POOL, field_manager, label_value, labels, selector
-from infra.render.manifest import Manifest, checksum, config_map, metadata, service_account, tolerations
+from infra.render.manifest import Manifest, checksum, config_map, image_pull_secrets, metadata, service_account, tolerations
+from infra.render.namespaces import NAMESPACES_PART
 from infra.render.nodes import pool_labels
+from infra.render.part import Object, Part, Wait, child, in_apply_order, key_of_part
 
 _APPLICATION, _MOUNT = "refusal-guard", "/etc/numawise"
 _USER = 65532  # any user without a name; the image's own is root
 
 
-def refusal_guard(plan: ClusterPlan) -> tuple[Manifest, ...]:
-    """Nothing where no pool's kubelet could refuse for topology, or no node is known by name."""
-    if not guarded_nodes(plan):
-        return ()
-    all_labels = labels(stack=plan.stack, name=_APPLICATION, instance=plan.stack, component="guard")
-    name, cluster_name, namespace = names.GUARD, names.cluster_scoped(plan, names.GUARD), plan.system_namespace
-    files = {"guard.py": source_of("guard"), "plan.json": json.dumps(_expected(plan), indent=1) + "\n"}
+_TOKEN, _NAME = "numawise:cluster:RefusalGuard", "guard"
+GUARD_PART = key_of_part(_TOKEN, _NAME)
+
+
+def guard_part(plan: ClusterPlan, *, stack: str) -> Part:
+    """A small Deployment that takes a node out of the models' reach while its kubelet refuses their pods.
+
+    Without objects where no pool's kubelet could refuse for topology, or no node is known by name.
+    """
+    nodes = guarded_nodes(plan)
+    children = tuple(_child(manifest) for manifest in _manifests(plan, stack)) if nodes else ()
+    return Part(
+        token=_TOKEN, name=_NAME, facts={"nodes": sorted(nodes)}, children=in_apply_order(children), after=(NAMESPACES_PART,)
+    )
+
+
+def _child(manifest: Manifest) -> Object:
+    """Roles stand in every namespace that has models; all else is in the system namespace or in none."""
+    kind = manifest["kind"]
+    if kind == "Deployment":
+        return child(manifest, wait=Wait(create_seconds=900, update_seconds=900))
+    return child(manifest, name=f"{kind.lower()}-{manifest['metadata']['namespace']}" if kind in ("Role", "RoleBinding") else "")
+
+
+def _manifests(plan: ClusterPlan, stack: str) -> tuple[Manifest, ...]:
+    all_labels = labels(stack=stack, name=_APPLICATION, instance=stack, component="guard")
+    name, cluster_name, namespace = names.GUARD, names.cluster_scoped(stack, names.GUARD), plan.system_namespace
+    files = {"guard.py": source_of("guard"), "plan.json": json.dumps(_expected(plan, stack), indent=1) + "\n"}
     subject = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
     objects: list[Manifest] = [service_account(name, namespace, all_labels), config_map(name, namespace, all_labels, files)]
     objects.append(
@@ -38,7 +60,7 @@ def refusal_guard(plan: ClusterPlan) -> tuple[Manifest, ...]:
         rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete"]}]
         objects.append(_role("Role", metadata(cluster_name, all_labels, namespace=models), rules))
         objects.append(_binding("Role", metadata(cluster_name, all_labels, namespace=models), cluster_name, subject))
-    objects.append(_deployment(plan, all_labels, files))
+    objects.append(_deployment(plan, stack, all_labels, files))
     return tuple(objects)
 
 
@@ -47,14 +69,12 @@ def guarded_nodes(plan: ClusterPlan) -> dict[str, dict[str, Any]]:
     return {
         node: {
             "labels": pool_labels(pool),
-            "resource": pool.resource_name,
-            "devices": pool.allocatable_gpus,
+            "resource": pool.hardware.resource_name,
+            "devices": pool.allocatable.gpus,
         }
         for pool in plan.node_pools
-        if pool.node_names_given
-        and pool.kubelet.get("topologyManagerPolicy") in ("restricted", "single-numa-node")
-        and plan.models_of(pool.name)
-        for node in pool.nodes
+        if pool.nodes.names_given and pool.kubelet.aligns and plan.models_of(pool.name)
+        for node in pool.nodes.names
     }
 
 
@@ -62,11 +82,11 @@ def _namespaces(plan: ClusterPlan) -> list[str]:
     return sorted({model.namespace for model in plan.models})
 
 
-def _expected(plan: ClusterPlan) -> dict[str, Any]:
+def _expected(plan: ClusterPlan, stack: str) -> dict[str, Any]:
     return {
-        "stack": label_value(plan.stack),
+        "stack": label_value(stack),
         "label": KUBELET_CONFIG,
-        "fieldManager": field_manager(plan.stack),
+        "fieldManager": field_manager(stack),
         "namespaces": _namespaces(plan),
         "nodes": guarded_nodes(plan),
     }
@@ -86,8 +106,9 @@ def _binding(kind: str, object_metadata: dict[str, Any], role: str, subjects: li
     }
 
 
-def _deployment(plan: ClusterPlan, all_labels: dict[str, str], files: dict[str, str]) -> Manifest:
-    pod_labels = selector(_APPLICATION, plan.stack)
+def _deployment(plan: ClusterPlan, stack: str, all_labels: dict[str, str], files: dict[str, str]) -> Manifest:
+    pod_labels = selector(_APPLICATION, stack)
+    pull_secrets = image_pull_secrets(plan)
     elsewhere = {"matchExpressions": [{"key": POOL, "operator": "DoesNotExist"}]}
     return {
         "apiVersion": "apps/v1",
@@ -104,6 +125,7 @@ def _deployment(plan: ClusterPlan, all_labels: dict[str, str], files: dict[str, 
                 "spec": {
                     "serviceAccountName": names.GUARD,
                     "automountServiceAccountToken": True,
+                    **({"imagePullSecrets": pull_secrets} if pull_secrets else {}),
                     "enableServiceLinks": False,
                     "terminationGracePeriodSeconds": 5,
                     "securityContext": {
@@ -122,7 +144,7 @@ def _deployment(plan: ClusterPlan, all_labels: dict[str, str], files: dict[str, 
                     "containers": [
                         {
                             "name": "guard",
-                            "image": pins()["rollout-agent"].pinned_reference,
+                            "image": plan.images.guard,
                             "command": ["python3", "-I", f"{_MOUNT}/guard.py", f"{_MOUNT}/plan.json"],
                             # Burstable, as our DaemonSets: a Guaranteed pod would be pinned by the memory manager.
                             "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},

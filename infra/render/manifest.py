@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from infra.plan.model import PoolPlan
+from infra.plan.model import ClusterPlan, PoolPlan
 
 Manifest = dict[str, Any]
 """A Kubernetes object as kubectl takes it: nested camelCase mappings."""
@@ -43,5 +43,10 @@ def checksum(files: Mapping[str, str]) -> str:
 
 def tolerations(pools: Iterable[PoolPlan]) -> list[dict[str, str]]:
     """One for each taint key and effect; operator Exists, so that a changed taint value locks nothing out."""
-    found = {(taint.key, taint.effect) for pool in pools for taint in pool.taints}
+    found = {(taint.key, taint.effect) for pool in pools for taint in pool.nodes.taints}
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in sorted(found)]
+
+
+def image_pull_secrets(plan: ClusterPlan) -> list[dict[str, str]]:
+    """The Secrets with which every pod of the stack pulls its images; they exist in each namespace."""
+    return [{"name": name} for name in plan.images.pull_secrets]

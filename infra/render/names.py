@@ -16,7 +16,7 @@ SECRETS = {"apiKey": "api-key", "hubToken": "hub-token"}
 
 def device_plugin(pool: PoolPlan) -> str:
     """DaemonSet, ConfigMap and ServiceAccount of the pool's device plugin."""
-    return f"{pool.vendor}-device-plugin-{pool.name}"
+    return f"{pool.hardware.vendor}-device-plugin-{pool.name}"
 
 
 def workload(model: ModelPlan) -> str:
@@ -48,9 +48,9 @@ def kubelet_drop_in(pool: PoolPlan) -> str:
 
 def identity(plan: ClusterPlan, model: ModelPlan) -> str:
     """A model's name within the stack: two namespaces may hold one of the same name."""
-    return model.name if model.namespace == plan.namespace else f"{model.namespace}/{model.name}"
+    return model.name if model.namespace == plan.namespace.name else f"{model.namespace}/{model.name}"
 
 
-def cluster_scoped(plan: ClusterPlan, name: str) -> str:
+def cluster_scoped(stack: str, name: str) -> str:
     """A name that another stack on the same cluster cannot have."""
-    return f"{name}-{label_value(plan.stack).lower().replace('_', '-')}"
+    return f"{name}-{label_value(stack).lower().replace('_', '-')}"

@@ -9,7 +9,32 @@ from typing import Any
 import yaml
 
 from infra.plan.model import ClusterPlan, PoolPlan
-from infra.render.labels import KUBELET_CONFIG, POOL
+from infra.render.labels import FIELD_MANAGER, KUBELET_CONFIG, POOL, field_manager
+from infra.render.part import Object, Part
+
+POOL_TOKEN = "numawise:gpu:NodePool"
+
+
+def node_pool_part(pool: PoolPlan, *, stack: str) -> Part:
+    """Labels each node by a patch. The nodes are not ours: destroy takes the labels off and leaves the nodes."""
+    kubelet = pool.kubelet
+    facts = {
+        "nodeShape": pool.hardware.node_shape,
+        "sku": pool.hardware.sku,
+        "nodes": list(pool.nodes.names),
+        "gpusPerNode": sum(len(node.gpus) for node in pool.hardware.numa_nodes),
+        "topologyManagerPolicy": kubelet.topology_manager_policy,
+        "cpuManagerPolicy": kubelet.cpu_manager_policy,
+        "memoryManagerPolicy": kubelet.memory_manager_policy,
+        "kubeletConfigHash": kubelet.config_hash,
+        "idleGpus": pool.idle_gpus,
+        "strandedGpus": pool.stranded_gpus,
+    }
+    # The slash keeps pool a-b, node c apart from pool a, node b-c.
+    children = tuple(
+        Object(manifest=_label_patch(patch, stack), name=f"node/{patch.node}", patch=True) for patch in node_labels(pool)
+    )
+    return Part(token=POOL_TOKEN, name=pool.name, facts=facts, children=children)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,30 +48,43 @@ class NodeLabels:
 
 def pool_labels(pool: PoolPlan) -> dict[str, str]:
     """The labels of every node of the pool. Model pods select the second, so that they wait for a node with their own plan's kubelet."""
-    return {**pool.labels, POOL: pool.name, KUBELET_CONFIG: pool.kubelet_config_hash}
+    return {**pool.nodes.labels, POOL: pool.name, KUBELET_CONFIG: pool.kubelet.config_hash}
 
 
 def node_labels(pool: PoolPlan) -> tuple[NodeLabels, ...]:
     """One for each named node; none where a pool is planned by count alone."""
-    if not pool.node_names_given:
+    if not pool.nodes.names_given:
         return ()
-    return tuple(NodeLabels(node=node, pool=pool.name, labels=pool_labels(pool)) for node in pool.nodes)
+    return tuple(NodeLabels(node=node, pool=pool.name, labels=pool_labels(pool)) for node in pool.nodes.names)
+
+
+def _label_patch(patch: NodeLabels, stack: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": patch.node,
+            "labels": patch.labels,
+            # A name of our own for the field manager: without it each patch gets a random one and destroy could not find its labels.
+            "annotations": {FIELD_MANAGER: field_manager(stack)},
+        },
+    }
 
 
 def node_selector(pool: PoolPlan) -> dict[str, str]:
     """Selects the pool's nodes: by our own label where we set it."""
-    if pool.node_names_given:
-        return {**pool.node_selector, POOL: pool.name}
-    return dict(pool.node_selector) or {POOL: pool.name}
+    if pool.nodes.names_given:
+        return {**pool.nodes.selector, POOL: pool.name}
+    return dict(pool.nodes.selector) or {POOL: pool.name}
 
 
 def label_commands(plan: ClusterPlan) -> str:
     """What to run by hand where the objects are applied without Pulumi."""
     lines = ["# Node labels are patches of nodes that are not ours. Applying the rendered objects by hand, run these first:"]
     for pool in plan.node_pools:
-        if not pool.node_names_given and not pool.node_selector:
+        if not pool.nodes.names_given and not pool.nodes.selector:
             lines.append(
-                f"# Pool {pool.name} is planned by count alone ({len(pool.nodes)} nodes): each of its nodes needs {POOL}={pool.name}"
+                f"# Pool {pool.name} is planned by count alone ({len(pool.nodes.names)} nodes): each of its nodes needs {POOL}={pool.name}"
             )
         for patch in node_labels(pool):
             pairs = " ".join(shlex.quote(f"{key}={value}") for key, value in sorted(patch.labels.items()))
@@ -59,7 +97,7 @@ def kubelet_drop_in(pool: PoolPlan) -> str:
     document: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        **pool.kubelet,
+        **pool.kubelet.fields,
     }
     return yaml.safe_dump(_plain(document), sort_keys=True, default_flow_style=False)
 

@@ -52,17 +52,17 @@ class Verification:
         }
 
 
-def verify_cluster(plan: ClusterPlan, client: Client, *, reader_image: str) -> Verification:
+def verify_cluster(plan: ClusterPlan, client: Client, *, owner: Mapping[str, str]) -> Verification:
     """Reads nodes, pods and the kubelets' state files, and compares. Makes and deletes one short-lived pod a node."""
     seen = observe(plan, client, ())
-    planned = tuple(sorted({node for pool in plan.node_pools for node in pool.nodes if seen.node(node) is not None}))
-    files = read_node_files(client, planned, plan.system_namespace, image=reader_image, labels=labels.owner(plan.stack))
+    planned = tuple(sorted({node for pool in plan.node_pools for node in pool.nodes.names if seen.node(node) is not None}))
+    files = read_node_files(client, planned, plan.system_namespace, images=plan.images, labels=owner)
     states, unreadable = parse_states(files)
     findings = list(unreadable)
     checks: list[NodeCheck] = []
     placed: list[PlacedPod] = []
     for pool in plan.node_pools:
-        for name in pool.nodes:
+        for name in pool.nodes.names:
             check, found = check_node(pool, name, seen, states.get(name))
             checks.append(check)
             findings += found
@@ -140,7 +140,7 @@ def _kubelet(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
                 f"kubectl get --raw /api/v1/nodes/{node.name}/proxy/configz",
             )
         ]
-    differences = kubelet_differences(pool.kubelet, node.kubelet)
+    differences = kubelet_differences(pool.kubelet.fields, node.kubelet)
     if not differences:
         return []
     return [
@@ -154,7 +154,7 @@ def _kubelet(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
 
 
 def _labels(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
-    wanted = {labels.KUBELET_CONFIG: pool.kubelet_config_hash, labels.POOL: pool.name}
+    wanted = {labels.KUBELET_CONFIG: pool.kubelet.config_hash, labels.POOL: pool.name}
     wrong = [
         f"{key} is {node.labels.get(key, 'not set')}, planned {value}"
         for key, value in wanted.items()
@@ -174,14 +174,14 @@ def _labels(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
 
 
 def _devices(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
-    allocatable = parse_millicpu(node.allocatable.get(pool.resource_name, "0")) // 1000
-    if allocatable == pool.allocatable_gpus:
+    allocatable = parse_millicpu(node.allocatable.get(pool.hardware.resource_name, "0")) // 1000
+    if allocatable == pool.allocatable.gpus:
         return []
     return [
         _error(
             "DevicesDiffer",
             f"nodes.{node.name}",
-            f"{node.name} offers {allocatable} {pool.resource_name}, planned {pool.allocatable_gpus}.",
+            f"{node.name} offers {allocatable} {pool.hardware.resource_name}, planned {pool.allocatable.gpus}.",
             f"Look at its device plugin's log: kubectl get pods -A --field-selector spec.nodeName={node.name}",
         )
     ]
@@ -190,10 +190,10 @@ def _devices(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
 def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> list[Diagnosis]:
     path, found = f"nodes.{node.name}", []
     cpus = parse_millicpu(node.capacity.get("cpu", "0")) // 1000
-    planned = sum(len(numa.cpus) for numa in pool.numa_nodes)
+    planned = sum(len(numa.cpus) for numa in pool.hardware.numa_nodes)
     if cpus != planned:
         found.append(f"{cpus} CPUs, planned {planned}")
-    known = {numa.id for numa in pool.numa_nodes}
+    known = {numa.id for numa in pool.hardware.numa_nodes}
     if state is not None and state.memory is not None and state.memory.nodes and set(state.memory.nodes) != known:
         found.append(f"NUMA nodes {sorted(state.memory.nodes)} in memory_manager_state, planned {sorted(known)}")
     if state is not None and state.devices is not None:
@@ -201,7 +201,7 @@ def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> li
             numa
             for containers in state.devices.allocations.values()
             for held in containers.values()
-            for numa in held.get(pool.resource_name, {})
+            for numa in held.get(pool.hardware.resource_name, {})
         }
         if seen - known:
             found.append(f"devices on NUMA nodes {sorted(seen)}, planned {sorted(known)} (-1: the plugin reports none)")
@@ -211,7 +211,7 @@ def _topology(pool: PoolPlan, node: ObservedNode, state: NodeState | None) -> li
         _error(
             "TopologyDiffers",
             path,
-            f"{node.name} is not {pool.node_shape}: {'; '.join(found)}.",
+            f"{node.name} is not {pool.hardware.node_shape}: {'; '.join(found)}.",
             "Take the node's own facts over: python -m infra shape",
         )
     ]
@@ -252,7 +252,7 @@ def running_pods(client: Client, model: ModelPlan) -> tuple[list[RunningPod], li
 
 def missing_pods(model: ModelPlan, pods: list[RunningPod]) -> list[Diagnosis]:
     """A finding where fewer pods are Ready than planned."""
-    planned, ready = model.replicas * model.pods_per_replica, sum(pod.ready for pod in pods)
+    planned, ready = model.placement.replicas * model.parallelism.pods_per_replica, sum(pod.ready for pod in pods)
     if ready >= planned:
         return []
     return [

@@ -11,6 +11,7 @@ from typing import Any
 
 from infra.errors import MissingError
 from infra.observe.client import ApiError, Client
+from infra.plan.model import ImagesPlan
 
 KUBELET_FOLDER = "/var/lib/kubelet"
 FILES = ("cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint")
@@ -28,8 +29,9 @@ class NodeFiles:
     why: str = ""
 
 
-def reader_pod(node: str, namespace: str, *, image: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def reader_pod(node: str, namespace: str, *, images: ImagesPlan, labels: Mapping[str, str]) -> dict[str, Any]:
     """The pod that prints the files. The kubelet's files are root's: it runs as root with no capability and a read-only mount."""
+    pull_secrets = [{"name": name} for name in images.pull_secrets]
     script = "; ".join(f"echo '{_MARK}{name}'; cat '/kubelet/{name}' 2>/dev/null; echo" for name in FILES)
     return {
         "apiVersion": "v1",
@@ -41,11 +43,12 @@ def reader_pod(node: str, namespace: str, *, image: str, labels: Mapping[str, st
             "activeDeadlineSeconds": _WAIT_SECONDS,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            **({"imagePullSecrets": pull_secrets} if pull_secrets else {}),
             "tolerations": [{"operator": "Exists"}],
             "containers": [
                 {
                     "name": "read",
-                    "image": image,
+                    "image": images.node_reader,
                     "command": ["sh", "-c", script],
                     "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "32Mi"}},
                     "securityContext": {
@@ -64,12 +67,12 @@ def reader_pod(node: str, namespace: str, *, image: str, labels: Mapping[str, st
 
 
 def read_node_files(
-    client: Client, nodes: tuple[str, ...], namespace: str, *, image: str, labels: Mapping[str, str]
+    client: Client, nodes: tuple[str, ...], namespace: str, *, images: ImagesPlan, labels: Mapping[str, str]
 ) -> dict[str, NodeFiles]:
     """The state files of each node; a node that could not be read says why. The reader pods are deleted, come what may."""
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         files = pool.map(
-            lambda node: _read(client, reader_pod(node, namespace, image=image, labels=labels), node, namespace), nodes
+            lambda node: _read(client, reader_pod(node, namespace, images=images, labels=labels), node, namespace), nodes
         )
         return {entry.node: entry for entry in files}
 

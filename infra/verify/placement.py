@@ -87,13 +87,13 @@ def place(
         wrong = _faults(pool, model, held)
         # Slots show one order of starts and one choice of the scheduler; `places` are what any other may bring about.
         proven = match is None and (
-            any(_fills(pool, held, place) for place in model.places)
+            any(_fills(pool, held, place) for place in model.placement.places)
             or any(_mirrors(pool, held, slot, taken[pod.node]) for _, slot in slots)
         )
         taken[pod.node].update(held.gpus_per_numa_node)
         if proven and slots:
             match = slots[0]
-        welcome = match is not None or (proven and model.pod_anti_affinity != "required")
+        welcome = match is not None or (proven and model.placement.pod_anti_affinity != "required")
         if match is not None:
             slots.remove(match)
         elif not wrong and not welcome:
@@ -104,9 +104,11 @@ def place(
 
 
 def _slots_of_node(model: ModelPlan, node: str) -> tuple[Slot, ...]:
-    named = [group for group in model.slots if node in group.node_names]
+    named = [group for group in model.placement.slots if node in group.node_names]
     # Groups without names: the nodes are interchangeable, and any group's slots may be the node's.
-    return named[0].slots if named else tuple(slot for group in model.slots if not group.node_names for slot in group.slots)
+    return (
+        named[0].slots if named else tuple(slot for group in model.placement.slots if not group.node_names for slot in group.slots)
+    )
 
 
 def _held(pool: PoolPlan, model: ModelPlan, pod: RunningPod, state: NodeState | None) -> PlacedPod:
@@ -117,11 +119,13 @@ def _held(pool: PoolPlan, model: ModelPlan, pod: RunningPod, state: NodeState | 
         if state.cpus is not None:
             cpus = state.cpus.assignments.get(pod.uid, {}).get(names.MAIN_CONTAINER, ())
         if state.devices is not None:
-            by_numa = dict(state.devices.allocations.get(pod.uid, {}).get(names.MAIN_CONTAINER, {}).get(pool.resource_name, {}))
+            by_numa = dict(
+                state.devices.allocations.get(pod.uid, {}).get(names.MAIN_CONTAINER, {}).get(pool.hardware.resource_name, {})
+            )
         if state.memory is not None:
             blocks = state.memory.assignments.get(pod.uid, {}).get(names.MAIN_CONTAINER, ())
             memory = tuple(sorted({numa for block in blocks for numa in block.numa_nodes}))
-    cpu_nodes = {node.id for node in pool.numa_nodes if set(node.cpus) & set(cpus)}
+    cpu_nodes = {node.id for node in pool.hardware.numa_nodes if set(node.cpus) & set(cpus)}
     gpu_nodes = {numa for numa, ids in by_numa.items() if ids}
     return PlacedPod(
         pod=pod.name,
@@ -143,7 +147,7 @@ def _with_slot(held: PlacedPod, slot: int | None, *, ok: bool) -> PlacedPod:
 
 
 def _fills(pool: PoolPlan, held: PlacedPod, slot: Slot) -> bool:
-    home = {gpu: node.id for node in pool.numa_nodes for gpu in node.gpus}
+    home = {gpu: node.id for node in pool.hardware.numa_nodes for gpu in node.gpus}
     planned = Counter(home[gpu] for gpu in slot.gpus)
     return (
         dict(held.gpus_per_numa_node) == dict(planned)
@@ -160,7 +164,7 @@ def _mirrors(pool: PoolPlan, held: PlacedPod, slot: Slot, taken: Mapping[int, in
     """
     if len(slot.numa_nodes) != 1 or len(held.numa_nodes) != 1:
         return False
-    by_id = {node.id: node for node in pool.numa_nodes}
+    by_id = {node.id: node for node in pool.hardware.numa_nodes}
     planned, actual = by_id[slot.numa_nodes[0]], by_id.get(held.numa_nodes[0])
     return (
         actual is not None
@@ -177,17 +181,17 @@ def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Diagnosis
     path = f"pods.{held.pod}"
     found: list[Diagnosis] = []
     recreate = f"Recreate it: kubectl -n {model.namespace} delete pod {held.pod}"
-    if held.qos_class != model.qos_class:
+    if held.qos_class != model.resources.qos_class:
         found.append(
             Diagnosis(
                 code="QosClassDiffers",
                 path=path,
                 severity="error",
-                message=f"{held.pod} is {held.qos_class}, planned {model.qos_class}.",
+                message=f"{held.pod} is {held.qos_class}, planned {model.resources.qos_class}.",
                 remedy=f"Look for containers that something added: kubectl -n {model.namespace} get pod {held.pod} -o yaml",
             )
         )
-    reserved = set(held.cpus) & {cpu for node in pool.numa_nodes for cpu in node.reserved_cpus}
+    reserved = set(held.cpus) & {cpu for node in pool.hardware.numa_nodes for cpu in node.reserved_cpus}
     if reserved:
         found.append(
             Diagnosis(
@@ -199,7 +203,7 @@ def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Diagnosis
             )
         )
     halves = half_cores(pool, held.cpus)
-    if halves and pool.threads_per_core > 1 and _whole_cores_planned(pool):
+    if halves and pool.hardware.threads_per_core > 1 and _whole_cores_planned(pool):
         found.append(
             Diagnosis(
                 code="HalfCores",
@@ -213,14 +217,14 @@ def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Diagnosis
 
 
 def _whole_cores_planned(pool: PoolPlan) -> bool:
-    return str((pool.kubelet.get("cpuManagerPolicyOptions") or {}).get("full-pcpus-only", "")).lower() == "true"
+    return str((pool.kubelet.fields.get("cpuManagerPolicyOptions") or {}).get("full-pcpus-only", "")).lower() == "true"
 
 
 def half_cores(pool: PoolPlan, cpus: Sequence[int]) -> tuple[int, ...]:
     """CPUs whose sibling on the same core is not among `cpus`."""
     mine = set(cpus)
     return tuple(
-        cpu for node in pool.numa_nodes for core in node.cores for cpu in core if cpu in mine and not mine.issuperset(core)
+        cpu for node in pool.hardware.numa_nodes for core in node.cores for cpu in core if cpu in mine and not mine.issuperset(core)
     )
 
 
@@ -228,7 +232,7 @@ def _no_slot(pool: PoolPlan, model: ModelPlan, held: PlacedPod, free: Sequence[S
     has = (
         f"{sum(held.gpus_per_numa_node.values())} GPUs on NUMA {_counts(held.gpus_per_numa_node)}, {len(held.cpus)} "
         f"exclusive CPUs "
-        f"on NUMA {format_cpu_list(n.id for n in pool.numa_nodes if set(n.cpus) & set(held.cpus)) or '-'}"
+        f"on NUMA {format_cpu_list(n.id for n in pool.hardware.numa_nodes if set(n.cpus) & set(held.cpus)) or '-'}"
     )
     wanted = " or ".join(
         f"NUMA {format_cpu_list(slot.numa_nodes)} with {len(slot.gpus)} GPUs, {slot.cpu_count} CPUs" for slot in free

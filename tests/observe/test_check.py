@@ -22,8 +22,8 @@ DEPLOYMENT = ObjectKey(kind="Deployment", namespace="inference", name="llama-70b
 
 
 def node(plan: ClusterPlan, name: str, **changes: Any) -> ObservedNode:
-    pool = next(pool for pool in plan.node_pools if name in pool.nodes)
-    memory_bytes = sum(numa.memory_bytes for numa in pool.numa_nodes)
+    pool = next(pool for pool in plan.node_pools if name in pool.nodes.names)
+    memory_bytes = sum(numa.memory_bytes for numa in pool.hardware.numa_nodes)
     seen = ObservedNode(
         name=name,
         labels={},
@@ -33,14 +33,14 @@ def node(plan: ClusterPlan, name: str, **changes: Any) -> ObservedNode:
         kubelet_version="v1.37.2",
         capacity={"cpu": "224", "memory": f"{memory_bytes // 1024 + 4096}Ki"},
         allocatable={},
-        kubelet={**pool.kubelet, "evictionHard": {"memory.available": "100Mi"}},
+        kubelet={**pool.kubelet.fields, "evictionHard": {"memory.available": "100Mi"}},
     )
     return replace(seen, **changes)
 
 
 def observation(plan: ClusterPlan, **changes: Any) -> ClusterObservation:
     """A cluster that contradicts nothing, with the given changes."""
-    names = [name for pool in plan.node_pools for name in pool.nodes]
+    names = [name for pool in plan.node_pools for name in pool.nodes.names]
     seen = ClusterObservation(
         server_version="v1.37.2",
         nodes=tuple(node(plan, name) for name in names),

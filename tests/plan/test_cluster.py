@@ -41,15 +41,15 @@ def problems_of(document: dict[str, Any]) -> dict[str, str]:
 
 def test_the_llama_pods_get_one_numa_node_as_the_stack_file_says(local: ClusterPlan) -> None:
     model = local.models[0]
-    assert (model.tensor_parallel_size, model.pipeline_parallel_size, model.gpus_per_pod) == (4, 1, 4)
-    assert (model.cpu, model.memory_bytes, model.shared_memory_bytes) == (32, 128 * GIB, 16 * GIB)
-    assert (model.gpu_memory_utilization, model.max_model_len, model.qos_class) == (0.9, 4096, "Guaranteed")
-    assert (model.max_surge, model.max_unavailable) == (0, 1)
-    assert [(group.nodes, [slot.numa_nodes for slot in group.slots]) for group in model.slots] == [(2, [(0,)])]
-    assert model.rank_binding is None
+    assert (model.parallelism.tensor_parallel_size, model.parallelism.pipeline_parallel_size, model.parallelism.gpus_per_pod) == (4, 1, 4)
+    assert (model.resources.cpu, model.resources.memory_bytes, model.resources.shared_memory_bytes) == (32, 128 * GIB, 16 * GIB)
+    assert (model.memory.gpu_memory_utilization, model.memory.max_model_len, model.resources.qos_class) == (0.9, 4096, "Guaranteed")
+    assert (model.placement.max_surge, model.placement.max_unavailable) == (0, 1)
+    assert [(group.nodes, [slot.numa_nodes for slot in group.slots]) for group in model.placement.slots] == [(2, [(0,)])]
+    assert model.placement.rank_binding is None
     pool = local.pool("h100")
-    assert pool.kubelet["topologyManagerPolicy"] == "single-numa-node"
-    assert pool.kubelet["memoryManagerPolicy"] == "Static"
+    assert pool.kubelet.fields["topologyManagerPolicy"] == "single-numa-node"
+    assert pool.kubelet.fields["memoryManagerPolicy"] == "Static"
 
 
 def test_reserved_memory_adds_up_to_the_byte(local: ClusterPlan) -> None:
@@ -61,16 +61,16 @@ def test_reserved_memory_adds_up_to_the_byte(local: ClusterPlan) -> None:
 
 def test_the_eight_gpu_pod_is_restricted_and_each_rank_has_cpus_on_its_node(local: ClusterPlan) -> None:
     pool, model = local.pool("mi300x"), local.models[1]
-    assert pool.kubelet["topologyManagerPolicy"] == "restricted"
-    assert pool.kubelet["cpuManagerPolicyOptions"]["distribute-cpus-across-numa"] == "true"
+    assert pool.kubelet.fields["topologyManagerPolicy"] == "restricted"
+    assert pool.kubelet.fields["cpuManagerPolicyOptions"]["distribute-cpus-across-numa"] == "true"
     assert any("single-numa-node admits 1" in reason for reason in pool.reasons)
-    assert model.cpu > 112, "only then do CPUs need both NUMA nodes"
-    binding = model.rank_binding
+    assert model.resources.cpu > 112, "only then do CPUs need both NUMA nodes"
+    binding = model.placement.rank_binding
     assert binding is not None
     assert binding.numa_node_of_rank == (0, 0, 0, 0, 1, 1, 1, 1)
     assert set(binding.memory_nodes) == {0, 1}
-    slot = model.slots[0].slots[0]
-    for node in pool.numa_nodes:
+    slot = model.placement.slots[0].slots[0]
+    for node in pool.hardware.numa_nodes:
         mine = set(slot.cpus_example) & set(node.cpus)
         assert len(mine) == binding.cpus_per_numa_node[node.id] >= 8
         assert not mine & set(node.reserved_cpus)
@@ -226,8 +226,8 @@ def test_decided_sizes_fit_and_stay_in_one_numa_node_where_they_can() -> None:
         del document["models"][0][key]
     model = plan(document).models[0]
     assert model.memory["fits"]
-    assert model.gpus_per_pod <= 4
-    assert all(len(slot.numa_nodes) == 1 for group in model.slots for slot in group.slots)
+    assert model.parallelism.gpus_per_pod <= 4
+    assert all(len(slot.numa_nodes) == 1 for group in model.placement.slots for slot in group.slots)
 
 
 def test_ten_thousand_nodes_give_the_plan_of_one() -> None:
@@ -288,5 +288,5 @@ def test_an_amd_pool_without_device_groups_is_warned_of(groups: list[int], codes
 def test_a_null_numa_node_is_read_as_the_kubelet_reads_it() -> None:
     entries = [{"numaNode": 0, "limits": {"memory": "2589Mi"}}, {"numaNode": None, "limits": {}}]
     pool = plan(with_change("nodePools[0].kubelet", {"reservedMemory": entries})).node_pools[0]
-    without_reservation = 1080184274944 - pool.numa_nodes[0].allocatable_memory_bytes
+    without_reservation = 1080184274944 - pool.hardware.numa_nodes[0].allocatable_memory_bytes
     assert without_reservation == 2589 * 2**20, "null is node 0, as in Go"

@@ -99,8 +99,8 @@ def model_plan(name: str, pool: PoolPlan, **changes: Any) -> ModelPlan:
         enable_expert_parallel=False,
         pods_per_replica=1,
         gpus_per_pod=4,
-        resource_name=pool.resource_name,
-        vendor=pool.vendor,
+        resource_name=pool.hardware.resource_name,
+        vendor=pool.hardware.vendor,
         image="docker.io/vllm/vllm-openai:v0.33.0",
         vllm_version="0.33.0",
         gpu_memory_utilization=0.9,
@@ -126,7 +126,7 @@ def model_plan(name: str, pool: PoolPlan, **changes: Any) -> ModelPlan:
         update_timeout_seconds=3000,
         rank_binding=None,
         memory={"fits": True},
-        slots=(SlotGroup(nodes=len(pool.nodes), slots=(slot,), node_names=pool.nodes),),
+        slots=(SlotGroup(nodes=len(pool.nodes.names), slots=(slot,), node_names=pool.nodes.names),),
         reasons=(),
     )
     return replace(model, **changes)
@@ -150,7 +150,7 @@ def whole_node_model(name: str, pool: PoolPlan, **changes: Any) -> ModelPlan:
         "rank_binding": RankBinding(
             numa_node_of_rank=(0, 0, 0, 0, 1, 1, 1, 1), cpus_per_numa_node={0: 24, 1: 24}, memory_nodes=(0, 1)
         ),
-        "slots": (SlotGroup(nodes=1, slots=(slot,), node_names=pool.nodes),),
+        "slots": (SlotGroup(nodes=1, slots=(slot,), node_names=pool.nodes.names),),
     }
     return model_plan(name, pool, **{**whole, **changes})
 

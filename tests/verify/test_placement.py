@@ -66,7 +66,7 @@ def test_two_pods_of_a_node_fill_its_two_slots_whichever_came_first() -> None:
     seen = state({"a": NODE_1, "b": NODE_0}, {"a": {1: 4}, "b": {0: 4}}, {"a": 1, "b": 0})
     placed, findings = place(pool(), model(), [pod("a"), pod("b")], {"gpu-a": seen})
     assert findings == ()
-    assert [(p.pod, p.slot, p.ok, p.numa_nodes) for p in placed] == [("a", 1, True, (1,)), ("b", 0, True, (0,))]
+    assert [(p.pod, p.slot, p.ok, p.hardware.numa_nodes) for p in placed] == [("a", 1, True, (1,)), ("b", 0, True, (0,))]
 
 
 def test_two_pods_never_fill_the_same_slot() -> None:

@@ -17,41 +17,40 @@ ROOT = Path(__file__).resolve().parents[2]
 def machine_set_of_stack(stack: str) -> dict[str, Any]:
     """Machine set (README.md) of stacks/Pulumi.STACK.yaml. Raises NumawiseError where the stack has no plan."""
     config = load_stack_file(stack_file(stack, root=ROOT))
-    plan = plan_stack(config, stack=stack)
+    plan = plan_stack(config)
     nodes = []
     for index, pool in enumerate(config.node_pools):
         hardware = hardware_of(pool, f"nodePools[{index}]")
         planned = plan.pool(pool.name)
         labels = dict(pool.labels)
-        if planned.product_label is not None:
-            labels[planned.product_label[0]] = planned.product_label[1]
-        for name in planned.nodes:
-            devices = devices_of(hardware.shape, planned.resource_name)
+        if planned.hardware.product_label is not None:
+            labels[planned.hardware.product_label[0]] = planned.hardware.product_label[1]
+        for name in planned.nodes.names:
+            devices = devices_of(hardware.shape, planned.hardware.resource_name)
             nodes.append(
                 {
                     "name": name,
                     "machine": machine_of(hardware.shape),
                     "devices": {
                         resource: [
-                            device | {"id": device_id(planned.vendor, name, number)} for number, device in enumerate(entries)
+                            device | {"id": device_id(planned.hardware.vendor, name, number)}
+                            for number, device in enumerate(entries)
                         ]
                         for resource, entries in devices.items()
                     },
                     "labels": labels,
                     "taints": [taint.model_dump(mode="json", by_alias=True, exclude_none=True) for taint in pool.taints],
-                    "kubelet": plain(planned.kubelet),
+                    "kubelet": plain(planned.kubelet.fields),
                 }
             )
-    namespaces = sorted({plan.namespace, *(model.namespace for model in plan.models)})
-    claims = sorted(
-        {(model.namespace, model.storage.existing_claim) for model in plan.models if model.storage and model.storage.existing_claim}
-    )
+    namespaces = sorted({plan.namespace.name, *(model.namespace for model in plan.models)})
+    claims = sorted({(model.namespace, model.engine.storage.existing_claim) for model in plan.models})
     return {
         "nodes": nodes,
         "namespaces": [
-            {"name": name, "labels": {"pod-security.kubernetes.io/enforce": plan.pod_security}}
+            {"name": name, "labels": {"pod-security.kubernetes.io/enforce": plan.namespace.pod_security}}
             for name in namespaces
-            if not (name == plan.namespace and plan.create_namespace)
+            if not (name == plan.namespace.name and plan.namespace.create)
         ],
         "claims": [{"namespace": namespace, "name": name, "storage": "4Ti"} for namespace, name in claims],
     }

@@ -19,27 +19,27 @@ _PROBE_PERIOD_SECONDS = 10
 
 def vllm_command(model: ModelPlan) -> list[str]:
     """`vllm serve` with every planned number as an explicit flag, then the further engine arguments by name."""
-    storage = model.storage
+    storage = model.engine.storage
     path = f"{storage.mount_path.rstrip('/')}/{storage.model_path}" if storage.model_path else storage.mount_path
     arguments: dict[str, Any] = {
-        "served-model-name": model.served_model_name,
+        "served-model-name": model.identity.served_model_name,
         "port": names.HTTP_PORT,
-        "tensor-parallel-size": model.tensor_parallel_size,
-        "pipeline-parallel-size": model.pipeline_parallel_size,
-        "gpu-memory-utilization": model.gpu_memory_utilization,
-        "max-model-len": model.max_model_len,
+        "tensor-parallel-size": model.parallelism.tensor_parallel_size,
+        "pipeline-parallel-size": model.parallelism.pipeline_parallel_size,
+        "gpu-memory-utilization": model.memory.gpu_memory_utilization,
+        "max-model-len": model.memory.max_model_len,
     }
-    if model.data_parallel_size > 1:
-        arguments["data-parallel-size"] = model.data_parallel_size
-    if model.enable_expert_parallel:
+    if model.parallelism.data_parallel_size > 1:
+        arguments["data-parallel-size"] = model.parallelism.data_parallel_size
+    if model.parallelism.enable_expert_parallel:
         arguments["enable-expert-parallel"] = True
-    if model.block_size is not None:
-        arguments["block-size"] = model.block_size
-    if model.gpus_per_pod > 1:
+    if model.memory.block_size is not None:
+        arguments["block-size"] = model.memory.block_size
+    if model.parallelism.gpus_per_pod > 1:
         arguments["distributed-executor-backend"] = "mp"
-    if _version(model.vllm_version) >= (0, 18):
+    if _version(model.engine.vllm_version) >= (0, 18):
         arguments["shutdown-timeout"] = DRAIN_SECONDS
-    further = {key.lstrip("-").replace("_", "-"): value for key, value in model.engine_args.items()}
+    further = {key.lstrip("-").replace("_", "-"): value for key, value in model.engine.args.items()}
     arguments = {key: value for key, value in arguments.items() if key not in further}
     flags = [*arguments.items(), *sorted(further.items())]
     return ["vllm", "serve", path, *(word for key, value in flags for word in flag(key, value))]
@@ -86,12 +86,12 @@ def environment(model: ModelPlan, secrets: Iterable[str]) -> list[dict[str, Any]
         "NCCL_DEBUG": "WARN",
         "NUMAWISE_PLAN": f"{names.GATE_MOUNT}/plan.json",
     }
-    if model.vendor == "nvidia":
+    if model.resources.vendor == "nvidia":
         # The gate and NVML count GPUs by PCI address; CUDA has to as well, or rank 0 is another GPU than the gate thinks.
         values["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    if model.rank_binding is not None:
+    if model.placement.rank_binding is not None:
         values["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # vLLM binds only workers that it spawns
-    values |= model.env
+    values |= model.engine.env
     entries: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
     if "VLLM_HOST_IP" not in values:
         entries.append({"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}})
@@ -106,21 +106,25 @@ def environment(model: ModelPlan, secrets: Iterable[str]) -> list[dict[str, Any]
 def main_container(model: ModelPlan, secrets: Iterable[str]) -> dict[str, Any]:
     return {
         "name": names.MAIN_CONTAINER,
-        "image": model.image,
+        "image": model.engine.image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", f"{names.GATE_MOUNT}/gate.py"],
         "args": vllm_command(model),
         "env": environment(model, secrets),
         "ports": [{"name": "http", "containerPort": names.HTTP_PORT, "protocol": "TCP"}],
         "resources": equal_resources(
-            {"cpu": str(model.cpu), "memory": format_bytes(model.memory_bytes), model.resource_name: str(model.gpus_per_pod)}
+            {
+                "cpu": str(model.resources.cpu),
+                "memory": format_bytes(model.resources.memory_bytes),
+                model.resources.resource_name: str(model.parallelism.gpus_per_pod),
+            }
         ),
-        **probes(model.startup_budget_seconds),
+        **probes(model.times.startup_budget_seconds),
         "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
         "securityContext": dict(restricted_container()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": "models", "mountPath": model.storage.mount_path, "readOnly": True},
+            {"name": "models", "mountPath": model.engine.storage.mount_path, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
             {"name": "cache", "mountPath": _CACHE},
             {"name": "gate", "mountPath": names.GATE_MOUNT, "readOnly": True},

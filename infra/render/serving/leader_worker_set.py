@@ -19,15 +19,18 @@ def leader_worker_set(model: ModelPlan, object_metadata: dict[str, Any], templat
         "kind": "LeaderWorkerSet",
         "metadata": object_metadata,
         "spec": {
-            "replicas": model.replicas,
+            "replicas": model.placement.replicas,
             # A worker's engine waits for the leader's, so both have to start at the same time.
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"maxUnavailable": model.max_unavailable, "maxSurge": model.max_surge},
+                "rollingUpdateConfiguration": {
+                    "maxUnavailable": model.placement.max_unavailable,
+                    "maxSurge": model.placement.max_surge,
+                },
             },
             "leaderWorkerTemplate": {
-                "size": model.pods_per_replica,
+                "size": model.parallelism.pods_per_replica,
                 # Ranks that lost a peer do not come back by themselves.
                 "restartPolicy": "RecreateGroupOnPodRestart",
                 "leaderTemplate": _with_main_container(template, lambda main: _join(main, model, ["--node-rank", "0"])),
@@ -45,7 +48,7 @@ def _with_main_container(template: dict[str, Any], change: Any) -> dict[str, Any
 
 
 def _join(container: dict[str, Any], model: ModelPlan, words: list[str]) -> dict[str, Any]:
-    group = ["--nnodes", str(model.pods_per_replica), "--master-addr", _LEADER_ADDRESS]
+    group = ["--nnodes", str(model.parallelism.pods_per_replica), "--master-addr", _LEADER_ADDRESS]
     return {**container, "args": [*container["args"], *group, *words]}
 
 

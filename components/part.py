@@ -1,0 +1,86 @@
+"""Any part of a stack as a component: its objects as resources, with the part's order, timeouts and options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulumi
+
+from components.apply import apply
+from components.base import Component
+from infra.kinds import kind_of
+from infra.observe.client import Client
+from infra.render.manifest import Manifest
+from infra.render.part import Object, Part
+
+_WAIT_FOR = "pulumi.com/waitFor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaring:
+    """What all parts of a program share: the error hook, a client of the cluster, adopted objects, and the stack's secrets."""
+
+    explain: pulumi.ErrorHook
+    client: Callable[[], Client | None]
+    adopt: Sequence[str] = ()  # Kind/namespace/name of objects that this stack takes over
+    secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)  # `api-key`, `hub-token`
+
+
+class PartComponent(Component):
+    """Declares the children of a part in the order of their kinds; each waits for all that come before it."""
+
+    def __init__(
+        self,
+        part: Part,
+        declaring: Declaring,
+        *,
+        after: Sequence[pulumi.Resource] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__(part.token, part.name, part.facts, after=after, opts=opts)
+        self.declaring = declaring
+        self.resources: list[pulumi.Resource] = []
+        by_order: dict[int, list[pulumi.Resource]] = {}
+        for child in part.children:
+            order = kind_of(child.manifest).order
+            before = [resource for earlier in by_order if earlier < order for resource in by_order[earlier]]
+            resource = apply(
+                f"{part.name}-{child.name}",
+                self.manifest_of(child),
+                self._options(child, before),
+                patch=child.patch,
+                adopt=declaring.adopt,
+            )
+            by_order.setdefault(order, []).append(resource)
+            self.resources.append(resource)
+            self.declared(child, resource)
+        self.register_outputs({**part.facts, **self.outputs()})
+
+    def manifest_of(self, child: Object) -> Manifest:
+        """The object as the engine gets it; the annotation by which the provider waits for a condition is the engine's alone."""
+        if child.wait is None or not child.wait.condition:
+            return child.manifest
+        metadata = child.manifest["metadata"]
+        annotations = {**metadata.get("annotations", {}), _WAIT_FOR: f"condition={child.wait.condition}"}
+        return {**child.manifest, "metadata": {**metadata, "annotations": annotations}}
+
+    def declared(self, child: Object, resource: pulumi.CustomResource) -> None:
+        """Called for each object once its resource is there."""
+
+    def outputs(self) -> Mapping[str, Any]:
+        """Registered beside the facts."""
+        return {}
+
+    def _options(self, child: Object, before: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
+        options = self.child(after=before, retain_on_delete=child.retain or None)
+        if child.wait is not None:
+            options.custom_timeouts = pulumi.CustomTimeouts(
+                create=f"{child.wait.create_seconds}s",
+                update=f"{child.wait.update_seconds}s",
+                delete=f"{child.wait.delete_seconds}s",
+            )
+            if child.wait.explain:
+                options.hooks = pulumi.ResourceHookBinding(on_error=[self.declaring.explain])
+        return options

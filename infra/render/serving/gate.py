@@ -1,0 +1,37 @@
+"""The gate of a model's pods: its program, and its part of the plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from infra.agents.source import source_of
+from infra.plan.model import ClusterPlan, ModelPlan
+
+
+def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
+    """The gate and what it compares with. Under a policy that promises no alignment it only warns."""
+    pool = plan.pool(model.node_pool)
+    binding = model.placement.rank_binding
+    slots = sorted({(slot.numa_nodes, slot.memory_numa) for group in model.placement.slots for slot in group.slots})
+    expected = {
+        "model": model.name,
+        "mode": "enforce" if pool.kubelet.aligns else "warn",
+        "vendor": model.resources.vendor,
+        "gpus": model.parallelism.gpus_per_pod,
+        "cpus": model.resources.cpu,
+        "exclusiveCpus": pool.kubelet.pins_cpus and model.resources.qos_class == "Guaranteed",
+        "slots": [{"numaNodes": list(numa_nodes), "memoryNuma": list(memory_numa)} for numa_nodes, memory_numa in slots],
+        "rankBinding": None if binding is None else {"numaNodeOfRank": list(binding.numa_node_of_rank)},
+    }
+    files = {"gate.py": source_of("gate"), "plan.json": json.dumps(expected, indent=1) + "\n"}
+    if binding is not None:
+        files["numactl.py"] = source_of("numactl")
+    return files
+
+
+def gate_items(model: ModelPlan) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = [{"key": name, "path": name} for name in ("gate.py", "plan.json")]
+    if model.placement.rank_binding is not None:
+        items.append({"key": "numactl.py", "path": "bin/numactl", "mode": 0o555})
+    return items
