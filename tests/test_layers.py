@@ -23,7 +23,7 @@ LAYERS = {
     "verify": {"config", "catalog", "kubelet", "plan", "observe", "render", "outputs"},
     "report": {"config", "catalog", "kubelet", "plan", "outputs"},
 }
-BASE = {"diagnosis", "errors", "units"}
+BASE = {"diagnosis", "errors", "kinds", "units"}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -174,19 +174,19 @@ def _namespaces(plan: ClusterPlan, seen: ClusterObservation) -> Iterator[Diagnos
         labels = seen.namespaces.get(name)
         if labels is None and not created:
             yield Diagnosis(path, "NoNamespace", f"{name} does not exist; create it, or write {{name: {name}, create: true}}")
-        level = (labels or {}).get(_POD_SECURITY_LABEL, plan.pod_security)
-        if level in _LEVELS and _LEVELS.index(level) > _LEVELS.index(plan.pod_security) and not created:
+        level = (labels or {}).get(_POD_SECURITY_LABEL, plan.namespace.pod_security)
+        if level in _LEVELS and _LEVELS.index(level) > _LEVELS.index(plan.namespace.pod_security) and not created:
             yield Diagnosis(
                 path,
                 "PodSecurityTooStrict",
-                f"{name} enforces Pod Security {level}, the planned pods need {plan.pod_security}; use another namespace or relabel it",
+                f"{name} enforces Pod Security {level}, the planned pods need {plan.namespace.pod_security}; use another namespace or relabel it",
             )
 
 
 def _named_namespaces(plan: ClusterPlan) -> Iterator[tuple[str, str, bool]]:
-    yield "namespace", plan.namespace, plan.create_namespace
+    yield "namespace", plan.namespace.name, plan.namespace.create
     for index, model in enumerate(plan.models):
-        if model.namespace != plan.namespace:
+        if model.namespace != plan.namespace.name:
             yield f"models[{index}].namespace", model.namespace, False
 
 

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infra.catalog.load import pins
 from infra.catalog.names import find_model
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
@@ -15,6 +14,7 @@ from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
 from infra.plan.engine import engine_problems, engine_warnings
 from infra.plan.hardware import PoolHardware
+from infra.plan.images import pinned
 from infra.plan.memory.estimate import MemoryEstimate, block_size_refusal, estimate_memory, options_of_engine_args
 from infra.plan.memory.profile import engine_memory
 from infra.plan.memory.weights import weights_bytes_per_rank
@@ -90,6 +90,12 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     utilization = model.gpu_memory_utilization or DEFAULT_UTILIZATION[hardware.accelerator.vendor]
     sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
     max_model_len, length_reason, choice = sizer.choose(path)
+    if choice.pods_per_replica > 1 and choice.data_parallel_size > 1:
+        raise PlanError.one(
+            "DataParallelOverNodes",
+            f"{path}.dataParallelSize",
+            f"is {choice.data_parallel_size} over {choice.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
+        )
     memory = sizer.estimate(
         max_model_len, choice.tensor_parallel_size, choice.pipeline_parallel_size, choice.data_parallel_size, choice.expert_parallel
     )
@@ -122,7 +128,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         startup=budget,
         max_surge=surge,
         max_unavailable=unavailable,
-        image=model.image or pins()[IMAGE_PINS[hardware.accelerator.vendor]].pinned_reference,
+        image=model.image or pinned(IMAGE_PINS[hardware.accelerator.vendor], mirror=None),
         vllm_version=engine_memory(None).version,
         pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
         reasons=(*choice.reasons, length_reason, *memory.reasons, *resources.reasons, strategy_reason, *budget.reasons),

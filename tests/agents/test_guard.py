@@ -11,10 +11,18 @@ import pytest
 
 from infra.agents import guard
 from infra.observe import refused
-from infra.render.guard import refusal_guard
-from tests.support.builders import cluster_plan, pool_plan
+from infra.plan.model import ClusterPlan
+from infra.render.guard import guard_part
+from infra.render.manifest import Manifest
+from tests.support.builders import STACK, cluster_plan, pool_plan
 
 NOW = 1_800_000_000.0
+
+
+def refusal_guard(plan: ClusterPlan) -> tuple[Manifest, ...]:
+    return tuple(child.manifest for child in guard_part(plan, stack=STACK).children)
+
+
 LABEL = "numawise.dev/kubelet-config"
 PLAN = json.loads(next(m for m in refusal_guard(cluster_plan()) if m["kind"] == "ConfigMap")["data"]["plan.json"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from infra.plan.model import ClusterPlan
 from infra.render.labels import owner
-from tests.support.builders import cluster_plan, model_plan, pool_plan
+from tests.support.builders import changed, cluster_plan, model_plan, pool_plan
 from tests.support.declare import declare_plan
 from tests.support.monitor import Recorded, Run
 
@@ -30,7 +29,7 @@ WORKLOADS = ("kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:DaemonSet")
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     secrets = {"api-key": SENTINEL, "hub-token": SENTINEL}
-    return declare_plan(cluster_plan(create_namespace=True), tmp_path_factory.mktemp("run"), secrets=secrets)
+    return declare_plan(cluster_plan(create=True), tmp_path_factory.mktemp("run"), secrets=secrets)
 
 
 def components_of(run: Run) -> Iterator[Recorded]:
@@ -197,8 +196,8 @@ def test_a_new_secret_restarts_the_pods_that_read_it(tmp_path: Path) -> None:
 
 def test_a_replica_over_several_nodes_is_waited_for_and_restarts_with_its_secret(tmp_path: Path) -> None:
     plan = cluster_plan()
-    model = replace(plan.models[0], pods_per_replica=2, pipeline_parallel_size=2)
-    run = declare_plan(replace(plan, models=(model,)), tmp_path, secrets={"api-key": "first"})
+    model = changed(plan.models[0], pods_per_replica=2, pipeline_parallel_size=2)
+    run = declare_plan(changed(plan, models=(model,)), tmp_path, secrets={"api-key": "first"})
     group = run.one("leaderworkerset.x-k8s.io/v1:LeaderWorkerSet", "llama-70b-leaderworkerset")
     assert group.inputs["metadata"]["annotations"] == {"pulumi.com/waitFor": "condition=Available"}
     assert group.error_hooks == ("numawise-explain",)
@@ -250,7 +249,7 @@ def test_every_name_that_an_object_refers_to_is_declared_too(run: Run) -> None:
 
 def test_a_preview_declares_the_same_as_an_update(tmp_path: Path, run: Run) -> None:
     secrets = {"api-key": SENTINEL, "hub-token": SENTINEL}
-    preview = declare_plan(cluster_plan(create_namespace=True), tmp_path, secrets=secrets, preview=True)
+    preview = declare_plan(cluster_plan(create=True), tmp_path, secrets=secrets, preview=True)
     assert {resource.urn for resource in preview.resources} == {resource.urn for resource in run.resources}
 
 
@@ -261,7 +260,7 @@ def test_a_preview_declares_the_same_as_an_update(tmp_path: Path, run: Run) -> N
         pytest.param(
             cluster_plan(
                 node_pools=(pool_plan("a", nodes=("b-c",)), pool_plan("a-b", nodes=("c",))),
-                models=(model_plan("m", pool_plan("a")), replace(model_plan("m", pool_plan("a-b")), namespace="other")),
+                models=(model_plan("m", pool_plan("a")), changed(model_plan("m", pool_plan("a-b")), namespace="other")),
             ),
             id="names that look alike when joined",
         ),
@@ -280,7 +279,7 @@ def test_other_plans_share_no_urn_either(plan: ClusterPlan, tmp_path: Path) -> N
 def test_adopted_objects_and_no_others_take_their_fields_from_whoever_set_them(tmp_path: Path) -> None:
     adopt = ("Namespace/numawise-system", "Deployment/inference/llama-70b", "ConfigMap/inference/llama-70b-gate")
     force = "pulumi.com/patchForce"
-    run = declare_plan(replace(cluster_plan(), adopt=adopt), tmp_path)
+    run = declare_plan(cluster_plan(), tmp_path, adopt=adopt)
     forced = {
         "/".join(filter(None, (resource.type.rsplit(":", 1)[1], metadata.get("namespace"), metadata["name"])))
         for resource in objects_of(run)

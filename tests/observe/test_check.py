@@ -100,7 +100,7 @@ def test_a_node_of_another_kubelet_version_is_an_error() -> None:
 
 def test_a_kubelet_without_the_planned_policy_is_an_error_that_names_both() -> None:
     plan = cluster_plan()
-    running = {**plan.node_pools[0].kubelet, "topologyManagerPolicy": "none"}
+    running = {**plan.node_pools[0].kubelet.fields, "topologyManagerPolicy": "none"}
     problem = errors(plan, with_node(plan, "gpu-a", kubelet=running))["KubeletDiffers"]
     assert "topologyManagerPolicy is none, planned single-numa-node" in problem.message
 
@@ -122,7 +122,7 @@ def test_an_object_of_somebody_else_is_an_error_until_it_is_adopted() -> None:
     plan = cluster_plan()
     seen = observation(plan, objects={DEPLOYMENT: {"app.kubernetes.io/managed-by": "Helm"}})
     assert errors(plan, seen)["ForeignObject"].path == "Deployment/inference/llama-70b"
-    assert check(replace(plan, adopt=("Deployment/inference/llama-70b",)), seen, OWNERSHIP) == ()
+    assert check(plan, seen, replace(OWNERSHIP, adopt=("Deployment/inference/llama-70b",))) == ()
 
 
 def test_an_object_of_another_stack_is_foreign_too() -> None:

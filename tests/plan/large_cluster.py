@@ -53,7 +53,7 @@ def measure(pools: int, models: int, nodes: int) -> dict[str, Any]:
     """CPU seconds from document to plan, and peak memory of this process."""
     given = document(pools, models, nodes)
     began = time.process_time()
-    plan = plan_stack(parse_cluster_document(given), stack="large")
+    plan = plan_stack(parse_cluster_document(given))
     seconds = time.process_time() - began
     if len(plan.models) != models:
         raise AssertionError(f"{len(plan.models)} models planned of {models}")

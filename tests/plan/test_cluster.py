@@ -12,8 +12,8 @@ import pytest
 
 from infra.config.load import load_stack_file, parse_cluster_document, stack_file
 from infra.errors import NumawiseError
-from infra.plan.cluster import kubelet_config_hash, plan_stack
-from infra.plan.model import ClusterPlan
+from infra.plan.cluster import plan_stack
+from infra.plan.model import ClusterPlan, KubeletPlan
 from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
 from infra.units import GIB, parse_bytes, parse_cpu_list
 from tests.support.documents import small_document, with_change
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def local() -> ClusterPlan:
-    return plan_stack(load_stack_file(stack_file("local", root=ROOT)), stack="local")
+    return plan_stack(load_stack_file(stack_file("local", root=ROOT)))
 
 
 def plan(document: dict[str, Any]) -> ClusterPlan:
-    return plan_stack(parse_cluster_document(document), stack="test")
+    return plan_stack(parse_cluster_document(document))
 
 
 def problems_of(document: dict[str, Any]) -> dict[str, str]:
@@ -41,7 +41,11 @@ def problems_of(document: dict[str, Any]) -> dict[str, str]:
 
 def test_the_llama_pods_get_one_numa_node_as_the_stack_file_says(local: ClusterPlan) -> None:
     model = local.models[0]
-    assert (model.parallelism.tensor_parallel_size, model.parallelism.pipeline_parallel_size, model.parallelism.gpus_per_pod) == (4, 1, 4)
+    assert (model.parallelism.tensor_parallel_size, model.parallelism.pipeline_parallel_size, model.parallelism.gpus_per_pod) == (
+        4,
+        1,
+        4,
+    )
     assert (model.resources.cpu, model.resources.memory_bytes, model.resources.shared_memory_bytes) == (32, 128 * GIB, 16 * GIB)
     assert (model.memory.gpu_memory_utilization, model.memory.max_model_len, model.resources.qos_class) == (0.9, 4096, "Guaranteed")
     assert (model.placement.max_surge, model.placement.max_unavailable) == (0, 1)
@@ -53,7 +57,7 @@ def test_the_llama_pods_get_one_numa_node_as_the_stack_file_says(local: ClusterP
 
 
 def test_reserved_memory_adds_up_to_the_byte(local: ClusterPlan) -> None:
-    kubelet = local.pool("h100").kubelet
+    kubelet = local.pool("h100").kubelet.fields
     listed = sum(parse_bytes(entry["limits"]["memory"]) for entry in kubelet["reservedMemory"])
     parts = (kubelet["kubeReserved"]["memory"], kubelet["systemReserved"]["memory"], kubelet["evictionHard"]["memory.available"])
     assert listed == sum(map(parse_bytes, parts))
@@ -94,7 +98,7 @@ def test_every_model_number_has_a_reason(local: ClusterPlan) -> None:
 
 
 def test_the_json_form_holds_the_contract(local: ClusterPlan) -> None:
-    document = json.loads(json.dumps(plan_as_json(local)))
+    document = json.loads(json.dumps(plan_as_json(local, stack="local")))
     pool, model = document["nodePools"][0], document["models"][0]
     assert set(pool) >= {
         "name",
@@ -123,18 +127,18 @@ def test_the_json_form_holds_the_contract(local: ClusterPlan) -> None:
 
 
 def test_the_same_input_gives_the_same_plan(local: ClusterPlan) -> None:
-    assert plan_stack(load_stack_file(stack_file("local", root=ROOT)), stack="local") == local
+    assert plan_stack(load_stack_file(stack_file("local", root=ROOT))) == local
 
 
 def test_text_and_markdown_name_every_model_and_pool(local: ClusterPlan) -> None:
-    for text in (plan_as_text(local), plan_as_markdown(local)):
+    for text in (plan_as_text(local, stack="local"), plan_as_markdown(local, stack="local")):
         assert all(name in text for name in ("h100", "mi300x", "llama-70b", "qwen-72b"))
 
 
 def test_the_hash_changes_with_the_configuration_and_with_nothing_else() -> None:
-    first = kubelet_config_hash({"a": 1, "b": {"c": "x"}})
-    assert first == kubelet_config_hash({"b": {"c": "x"}, "a": 1})
-    assert first != kubelet_config_hash({"a": 1, "b": {"c": "y"}})
+    first = KubeletPlan(fields={"a": 1, "b": {"c": "x"}}).config_hash
+    assert first == KubeletPlan(fields={"b": {"c": "x"}, "a": 1}).config_hash
+    assert first != KubeletPlan(fields={"a": 1, "b": {"c": "y"}}).config_hash
     assert len(first) == 12
 
 
@@ -225,7 +229,7 @@ def test_decided_sizes_fit_and_stay_in_one_numa_node_where_they_can() -> None:
     for key in ("tensorParallelSize", "resources", "sharedMemory", "maxModelLen", "gpuMemoryUtilization"):
         del document["models"][0][key]
     model = plan(document).models[0]
-    assert model.memory["fits"]
+    assert model.memory.estimate.fits
     assert model.parallelism.gpus_per_pod <= 4
     assert all(len(slot.numa_nodes) == 1 for group in model.placement.slots for slot in group.slots)
 
@@ -240,8 +244,8 @@ def test_ten_thousand_nodes_give_the_plan_of_one() -> None:
 
     one, many = of(1), of(10_000)
     assert one.node_pools[0].kubelet == many.node_pools[0].kubelet
-    assert len(many.models[0].slots) <= 2, "equal nodes are grouped"
-    assert sum(group.nodes * len(group.slots) for group in many.models[0].slots) == 10_000
+    assert len(many.models[0].placement.slots) <= 2, "equal nodes are grouped"
+    assert sum(group.nodes * len(group.slots) for group in many.models[0].placement.slots) == 10_000
 
 
 def test_planning_does_not_import_pulumi() -> None:
@@ -272,7 +276,7 @@ def _virtual_machine(policy: str) -> dict[str, Any]:
 
 def test_where_devices_have_no_numa_id_the_policy_does_not_bound_the_gpus_and_the_plan_warns() -> None:
     made = plan(_virtual_machine("single-numa-node"))
-    assert made.models[0].gpus_per_pod == 8
+    assert made.models[0].parallelism.gpus_per_pod == 8
     assert any("NUMA" in warning.message and warning.path.startswith("nodePools[0]") for warning in made.warnings), made.warnings
 
 
@@ -290,3 +294,11 @@ def test_a_null_numa_node_is_read_as_the_kubelet_reads_it() -> None:
     pool = plan(with_change("nodePools[0].kubelet", {"reservedMemory": entries})).node_pools[0]
     without_reservation = 1080184274944 - pool.hardware.numa_nodes[0].allocatable_memory_bytes
     assert without_reservation == 2589 * 2**20, "null is node 0, as in Go"
+
+
+def test_data_parallel_over_pods_is_refused_by_the_plan_with_both_numbers() -> None:
+    document = small_document()
+    del document["models"][0]["resources"]
+    document["models"][0] |= {"tensorParallelSize": 8, "pipelineParallelSize": 1, "dataParallelSize": 2, "replicas": 1}
+    said = problems_of(document)["models[0].dataParallelSize"]
+    assert said.startswith("is 2 over 2 pods a replica; write more replicas with dataParallelSize 1")

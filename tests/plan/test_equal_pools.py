@@ -16,7 +16,7 @@ from tests.support.documents import small_document
 
 
 def plan(document: dict[str, Any]) -> ClusterPlan:
-    return plan_stack(parse_cluster_document(document), stack="test")
+    return plan_stack(parse_cluster_document(document))
 
 
 def copies(document: dict[str, Any], count: int) -> dict[str, Any]:
@@ -66,5 +66,5 @@ def test_pools_that_differ_in_their_kubelet_are_decided_apart() -> None:
     document = copies(small_document(), 2)
     document["nodePools"][1]["kubelet"] = {"topologyManagerPolicy": "best-effort"}
     first, second = plan(document).node_pools
-    assert (first.kubelet["topologyManagerPolicy"], second.kubelet["topologyManagerPolicy"]) == ("single-numa-node", "best-effort")
+    assert (first.kubelet.topology_manager_policy, second.kubelet.topology_manager_policy) == ("single-numa-node", "best-effort")
     assert replace(first, name=second.name) != second

@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.plan.model import ClusterPlan
 from infra.render.files import rendered_files, write_files
-from infra.render.manifests import manifests
+from infra.render.manifest import Manifest
+from infra.render.parts import manifests_of, stack_parts
 from policy.__main__ import main
 from policy.rules import RULES, breaches
-from tests.support.builders import cluster_plan
+from tests.support.builders import STACK, cluster_plan
 
-PLAN = cluster_plan(create_namespace=True)
+PLAN = cluster_plan(create=True)
+
+
+def manifests(plan: ClusterPlan, *, secrets: tuple[str, ...] = ()) -> tuple[Manifest, ...]:
+    return manifests_of(stack_parts(plan, stack=STACK, secrets=secrets))
+
+
 DEPLOYMENT = next(m for m in manifests(PLAN) if m["kind"] == "Deployment" and m["metadata"]["name"] == "llama-70b")
 TOKEN = "kubernetes:apps/v1:Deployment"
 
@@ -98,7 +106,7 @@ def test_cron_jobs_and_pods_are_looked_into() -> None:
 
 
 def test_a_rendered_folder_is_checked_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_files(rendered_files(PLAN), tmp_path)
+    write_files(rendered_files(PLAN, stack=STACK), tmp_path)
     assert main([str(tmp_path)]) == 0
     assert capsys.readouterr().out.endswith(" objects, 8 rules, 0 breaches\n")
     broken = copy.deepcopy(DEPLOYMENT)

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
-from infra.config.pools import Taint
-from infra.plan.model import DevicePluginPlan, PoolPlan
-from infra.render.device_plugins import device_plugin
-from tests.support.builders import cluster_plan, pool_plan
+from infra.plan.model import DevicePluginPlan, PoolPlan, TaintPlan
+from infra.render.device_plugins import device_plugin_part
+from tests.support.builders import STACK, changed, cluster_plan, pool_plan
 
 
 def rendered(pool: PoolPlan) -> dict[str, dict[str, Any]]:
     plan = cluster_plan(node_pools=(pool,), models=())
-    return {manifest["kind"]: manifest for manifest in device_plugin(plan, pool)}
+    return {child.manifest["kind"]: child.manifest for child in device_plugin_part(plan, pool, stack=STACK).children}
 
 
 def pod(pool: PoolPlan) -> dict[str, Any]:
@@ -49,15 +47,15 @@ def test_device_specs_need_a_privileged_container_and_nothing_else_does(specs: b
 
 def test_another_configuration_restarts_the_plugin() -> None:
     first = pool_plan("h100")
-    second = replace(first, device_plugin=replace(first.device_plugin, pass_device_specs=False))
+    second = changed(first, device_plugin=changed(first.device_plugin, pass_device_specs=False))
     annotations = [rendered(pool)["DaemonSet"]["spec"]["template"]["metadata"]["annotations"] for pool in (first, second)]
     assert annotations[0] != annotations[1]
 
 
 def test_every_taint_of_the_pool_is_tolerated_whatever_its_value() -> None:
     taints = (
-        Taint(key="nvidia.com/gpu", value="true", effect="NoSchedule"),
-        Taint(key="dedicated", value="inference", effect="NoExecute"),
+        TaintPlan(key="nvidia.com/gpu", value="true", effect="NoSchedule"),
+        TaintPlan(key="dedicated", value="inference", effect="NoExecute"),
     )
     assert pod(pool_plan("h100", taints=taints))["tolerations"] == [
         {"key": "dedicated", "operator": "Exists", "effect": "NoExecute"},
@@ -68,7 +66,7 @@ def test_every_taint_of_the_pool_is_tolerated_whatever_its_value() -> None:
 @pytest.mark.parametrize("mode", ["operator", "existing"])
 def test_no_second_plugin_where_another_brings_it(mode: Any) -> None:
     pool = pool_plan("h100")
-    assert rendered(replace(pool, device_plugin=replace(pool.device_plugin, mode=mode))) == {}
+    assert rendered(changed(pool, device_plugin=changed(pool.device_plugin, mode=mode))) == {}
 
 
 @pytest.mark.parametrize("vendor", ["nvidia", "amd"])

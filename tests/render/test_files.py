@@ -7,20 +7,28 @@ import pytest
 import yaml
 
 from infra.errors import ConfigError
-from infra.render.files import INDEX, as_yaml, rendered_files, write_files
-from infra.render.manifests import manifests
-from tests.support.builders import cluster_plan, pool_plan
+from infra.plan.model import ClusterPlan
+from infra.render import files
+from infra.render.files import INDEX, as_yaml, write_files
+from infra.render.parts import manifests_of, stack_parts
+from tests.support.builders import STACK, cluster_plan, pool_plan
 
-PLAN = cluster_plan(create_namespace=True)
+PLAN = cluster_plan(create=True)
 
 
-def objects(files: dict[str, str]) -> list[dict[str, Any]]:
-    return [yaml.safe_load(content) for name, content in files.items() if name.endswith(".yaml")]
+def rendered_files(plan: ClusterPlan, *, secrets: tuple[str, ...] = ()) -> dict[str, str]:
+    return files.rendered_files(plan, stack=STACK, secrets=secrets)
+
+
+def objects(rendered: dict[str, str]) -> list[dict[str, Any]]:
+    return [yaml.safe_load(content) for name, content in rendered.items() if name.endswith(".yaml")]
 
 
 def test_every_object_has_a_file_of_its_own_and_reads_back_unchanged() -> None:
     rendered = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in objects(rendered_files(PLAN))}
-    expected = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in manifests(PLAN)}
+    expected = {
+        (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in manifests_of(stack_parts(PLAN, stack=STACK))
+    }
     assert rendered == expected
 
 
@@ -107,7 +115,10 @@ def test_strings_stay_strings_for_every_yaml_reader(text: str) -> None:
 
 def test_node_labels_are_commands_and_no_objects() -> None:
     text = rendered_files(PLAN)["node-labels.txt"]
-    assert "kubectl label node gpu-a --overwrite numawise.dev/kubelet-config=3f2a91c07d5e numawise.dev/pool=h100\n" in text
+    assert (
+        f"kubectl label node gpu-a --overwrite numawise.dev/kubelet-config={PLAN.pool('h100').kubelet.config_hash} numawise.dev/pool=h100\n"
+        in text
+    )
     assert text.count("kubectl label node") == 3
     assert not [o for o in objects(rendered_files(PLAN)) if o["kind"] == "Node"]
 
@@ -126,13 +137,13 @@ def test_kubectl_finds_nothing_but_objects_in_the_folder(tmp_path: Path) -> None
 
 
 def test_nodes_planned_by_count_alone_have_no_label_command() -> None:
-    plan = cluster_plan(node_pools=(pool_plan("h100", node_names_given=False),), models=())
+    plan = cluster_plan(node_pools=(pool_plan("h100", names_given=False),), models=())
     lines = rendered_files(plan)["node-labels.txt"].splitlines()
     assert not [line for line in lines if line.startswith("kubectl")]
 
 
 def test_a_pool_without_names_and_selector_says_which_label_its_nodes_need() -> None:
-    plan = cluster_plan(node_pools=(pool_plan("h100", node_names_given=False, node_selector={}),), models=())
+    plan = cluster_plan(node_pools=(pool_plan("h100", names_given=False, selector={}),), models=())
     assert (
         "# Pool h100 is planned by count alone (2 nodes): each of its nodes needs numawise.dev/pool=h100"
         in rendered_files(plan)["node-labels.txt"]
@@ -143,4 +154,4 @@ def test_the_kubelet_drop_in_is_one_that_the_kubelet_reads() -> None:
     name = "kubelet/90-numawise-h100.conf"
     document = yaml.safe_load(rendered_files(PLAN)[name])
     assert (document["apiVersion"], document["kind"]) == ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
-    assert {key: document[key] for key in document if key not in ("apiVersion", "kind")} == dict(PLAN.pool("h100").kubelet)
+    assert {key: document[key] for key in document if key not in ("apiVersion", "kind")} == dict(PLAN.pool("h100").kubelet.fields)

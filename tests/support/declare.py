@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pulumi
@@ -12,6 +11,7 @@ from components import program
 from components.settings import Settings
 from infra.config.cluster import Connection
 from infra.plan.model import ClusterPlan
+from tests.support.builders import STACK
 from tests.support.documents import small_config
 from tests.support.monitor import Run, run_program
 
@@ -32,13 +32,21 @@ def kubeconfig_in(folder: Path) -> Connection:
     return Connection.model_validate({"kubeconfig": str(path)})
 
 
-def declare_plan(plan: ClusterPlan, folder: Path, *, secrets: Mapping[str, str] | None = None, preview: bool = False) -> Run:
+def declare_plan(
+    plan: ClusterPlan,
+    folder: Path,
+    *,
+    stack: str = STACK,
+    adopt: tuple[str, ...] = (),
+    secrets: Mapping[str, str] | None = None,
+    preview: bool = False,
+) -> Run:
     """The plan's resources as the program declares them; `secrets` in clear, as the stack's configuration would hold them."""
-    connected = replace(plan, connection=kubeconfig_in(folder))
+    config = small_config().model_copy(update={"connection": kubeconfig_in(folder), "adopt": adopt})
 
     def declared() -> None:
         outputs = {key: pulumi.Output.secret(value) for key, value in (secrets or {}).items()}
-        settings = Settings(stack=plan.stack, config=small_config(), secrets=outputs)
-        program.declare(settings, connected, look=lambda _: None)
+        settings = Settings(stack=stack, config=config, secrets=outputs)
+        program.declare(settings, plan, look=lambda _: None)
 
-    return run_program(declared, stack=plan.stack, preview=preview)
+    return run_program(declared, stack=stack, preview=preview)

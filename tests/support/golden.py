@@ -19,7 +19,7 @@ STACKS = ("local",)
 
 
 def plan_of(stack: str) -> ClusterPlan:
-    return plan_stack(load_stack_file(stack_file(stack, root=ROOT)), stack=stack)
+    return plan_stack(load_stack_file(stack_file(stack, root=ROOT)))
 
 
 def golden_manifests(stack: str) -> dict[str, str]:
@@ -28,12 +28,12 @@ def golden_manifests(stack: str) -> dict[str, str]:
         name: re.sub(
             r"^  (gate|numactl|guard)\.py: \|\n(?:(?:    .*)?\n)+", r"  \1.py: (infra/agents/\1.py)\n", content, flags=re.MULTILINE
         )
-        for name, content in rendered_files(plan_of(stack)).items()
+        for name, content in rendered_files(plan_of(stack), stack=stack).items()
     }
 
 
 def golden_urns(stack: str, folder: Path) -> str:
-    run = declare_plan(plan_of(stack), folder)
+    run = declare_plan(plan_of(stack), folder, stack=stack)
     root = f"urn:pulumi:{stack}::{PROJECT}::pulumi:pulumi:Stack::{PROJECT}-{stack}"
     return "".join(f"{urn}\n" for urn in sorted([root, *(resource.urn for resource in run.resources)]))
 

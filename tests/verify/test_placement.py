@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from infra.outputs.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryBlock, MemoryManagerState
 from infra.plan.model import ModelPlan, PoolPlan, Slot, SlotGroup
 from infra.units import parse_cpu_list
 from infra.verify.placement import NodeState, RunningPod, place
-from tests.support.builders import model_plan, pool_plan
+from tests.support.builders import changed, model_plan, pool_plan
 
 CORES = tuple(tuple((cpu, cpu + 112) for cpu in range(first, first + 56)) for first in (0, 56))
 
 
 def pool() -> PoolPlan:
     plan = pool_plan("h100")
-    return replace(plan, numa_nodes=tuple(replace(numa, cores=cores) for numa, cores in zip(plan.numa_nodes, CORES, strict=True)))
+    return changed(
+        plan, numa_nodes=tuple(changed(numa, cores=cores) for numa, cores in zip(plan.hardware.numa_nodes, CORES, strict=True))
+    )
 
 
 def model(slots: Sequence[Slot] | None = None) -> ModelPlan:
@@ -24,7 +25,7 @@ def model(slots: Sequence[Slot] | None = None) -> ModelPlan:
         Slot(numa_nodes=(numa,), gpus=gpus, cpu_count=32, cpus_example=(), memory_numa=(numa,))
         for numa, gpus in ((0, (0, 1, 2, 3)), (1, (4, 5, 6, 7)))
     )
-    return replace(model_plan("llama-70b", pool()), slots=(SlotGroup(nodes=2, slots=tuple(two), node_names=("gpu-a", "gpu-b")),))
+    return changed(model_plan("llama-70b", pool()), slots=(SlotGroup(nodes=2, slots=tuple(two), node_names=("gpu-a", "gpu-b")),))
 
 
 def pod(name: str, *, node: str = "gpu-a", qos_class: str = "Guaranteed") -> RunningPod:
@@ -66,7 +67,7 @@ def test_two_pods_of_a_node_fill_its_two_slots_whichever_came_first() -> None:
     seen = state({"a": NODE_1, "b": NODE_0}, {"a": {1: 4}, "b": {0: 4}}, {"a": 1, "b": 0})
     placed, findings = place(pool(), model(), [pod("a"), pod("b")], {"gpu-a": seen})
     assert findings == ()
-    assert [(p.pod, p.slot, p.ok, p.hardware.numa_nodes) for p in placed] == [("a", 1, True, (1,)), ("b", 0, True, (0,))]
+    assert [(p.pod, p.slot, p.ok, p.numa_nodes) for p in placed] == [("a", 1, True, (1,)), ("b", 0, True, (0,))]
 
 
 def test_two_pods_never_fill_the_same_slot() -> None:
@@ -128,7 +129,7 @@ PLACES = tuple(
 
 
 def test_a_pod_in_another_proven_place_takes_the_free_slot_of_its_node() -> None:
-    plan = replace(model(PLACES[:1]), places=PLACES, pod_anti_affinity="required")
+    plan = changed(model(PLACES[:1]), places=PLACES, pod_anti_affinity="required")
     seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 1})
     placed, findings = place(pool(), plan, [pod("a")], {"gpu-a": seen})
     assert findings == () and [(p.slot, p.ok) for p in placed] == [(0, True)]
@@ -137,7 +138,7 @@ def test_a_pod_in_another_proven_place_takes_the_free_slot_of_its_node() -> None
 def test_the_scheduler_may_put_two_pods_on_a_node_where_nothing_keeps_them_apart() -> None:
     seen = state({"a": NODE_0, "b": NODE_1}, {"a": {0: 4}, "b": {1: 4}}, {"a": 0, "b": 1})
     for affinity, ok in (("none", True), ("preferred", True), ("required", False)):
-        plan = replace(model(PLACES[:1]), places=PLACES, pod_anti_affinity=affinity)
+        plan = changed(model(PLACES[:1]), places=PLACES, pod_anti_affinity=affinity)
         placed, findings = place(pool(), plan, [pod("a"), pod("b")], {"gpu-a": seen})
         assert [p.ok for p in placed] == [True, ok]
         assert (findings == ()) == ok
@@ -162,7 +163,7 @@ def test_an_equal_numa_node_does_not_stand_for_it_with_memory_elsewhere() -> Non
 
 def test_a_numa_node_with_fewer_gpus_is_no_equal_one() -> None:
     small = pool()
-    numa = (small.numa_nodes[0], replace(small.numa_nodes[1], gpus=(4, 5)))
+    numa = (small.hardware.numa_nodes[0], changed(small.hardware.numa_nodes[1], gpus=(4, 5)))
     seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 1})
-    uneven = replace(small, numa_nodes=numa)
+    uneven = changed(small, numa_nodes=numa)
     assert [f.code for f in place(uneven, only_numa_0(), [pod("a")], {"gpu-a": seen})[1]] == ["NoSlot"]

@@ -13,7 +13,9 @@ def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
     """The gate and what it compares with. Under a policy that promises no alignment it only warns."""
     pool = plan.pool(model.node_pool)
     binding = model.placement.rank_binding
-    slots = sorted({(slot.numa_nodes, slot.memory_numa) for group in model.placement.slots for slot in group.slots})
+    shown = [slot for group in model.placement.slots for slot in group.slots]
+    # Slots show one order of starts, places are what any other may bring about: either is as planned.
+    slots = sorted({(slot.numa_nodes, slot.memory_numa) for slot in (*shown, *model.placement.places)})
     expected = {
         "model": model.name,
         "mode": "enforce" if pool.kubelet.aligns else "warn",

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from infra.config.models import Storage
-from infra.render.vllm_container import GRACE_SECONDS, environment, flag, main_container, probes, vllm_command
-from tests.support.builders import model_plan, pool_plan, whole_node_model
+from infra.plan.model import StoragePlan
+from infra.render.serving.container import GRACE_SECONDS, environment, flag, main_container, probes, vllm_command
+from tests.support.builders import changed, model_plan, pool_plan, whole_node_model
 
 H100 = pool_plan("h100")
 LLAMA = model_plan("llama-70b", H100)
@@ -48,25 +47,25 @@ def test_the_command_serves_the_claims_folder_with_every_planned_number() -> Non
 
 
 def test_a_claim_whose_root_is_the_model_is_served_as_it_is() -> None:
-    storage = Storage.model_validate({"existingClaim": "weights", "mountPath": "/models/"})
-    assert vllm_command(replace(LLAMA, storage=storage))[2] == "/models/"
+    storage = StoragePlan(existing_claim="weights", mount_path="/models/", model_path=None)
+    assert vllm_command(changed(LLAMA, storage=storage))[2] == "/models/"
 
 
 def test_sizes_that_matter_only_sometimes_are_given_only_then() -> None:
-    words = vllm_command(replace(LLAMA, data_parallel_size=2, enable_expert_parallel=True, block_size=32))
+    words = vllm_command(changed(LLAMA, data_parallel_size=2, enable_expert_parallel=True, block_size=32))
     assert words[words.index("--data-parallel-size") + 1] == "2"
     assert words[words.index("--block-size") + 1] == "32"
     assert "--enable-expert-parallel" in words
-    assert "--distributed-executor-backend" not in vllm_command(replace(LLAMA, tensor_parallel_size=1, gpus_per_pod=1))
+    assert "--distributed-executor-backend" not in vllm_command(changed(LLAMA, tensor_parallel_size=1, gpus_per_pod=1))
 
 
 @pytest.mark.parametrize(("version", "known"), [("0.17.1", False), ("0.18.0", True), ("v0.33.0", True), ("0.33.0+rocm7", True)])
 def test_requests_in_flight_are_drained_where_the_version_can(version: str, known: bool) -> None:
-    assert ("--shutdown-timeout" in vllm_command(replace(LLAMA, vllm_version=version))) is known
+    assert ("--shutdown-timeout" in vllm_command(changed(LLAMA, vllm_version=version))) is known
 
 
 def test_a_further_engine_argument_stands_once_and_wins() -> None:
-    words = vllm_command(replace(LLAMA, engine_args={"shutdown_timeout": 5, "enable-prefix-caching": False}))
+    words = vllm_command(changed(LLAMA, args={"shutdown_timeout": 5, "enable-prefix-caching": False}))
     assert words.count("--shutdown-timeout") == 1
     assert words[words.index("--shutdown-timeout") + 1] == "5"
     assert "--no-enable-prefix-caching" in words
@@ -129,7 +128,7 @@ def test_peer_to_peer_is_left_on_and_gdr_level_to_the_library() -> None:
 
 
 def test_the_users_variables_win() -> None:
-    values = variables(replace(LLAMA, env={"NCCL_DEBUG": "INFO", "NUMAWISE_GATE": "warn", "VLLM_HOST_IP": "10.0.0.1"}))
+    values = variables(changed(LLAMA, env={"NCCL_DEBUG": "INFO", "NUMAWISE_GATE": "warn", "VLLM_HOST_IP": "10.0.0.1"}))
     assert (values["NCCL_DEBUG"], values["NUMAWISE_GATE"], values["VLLM_HOST_IP"]) == ("INFO", "warn", "10.0.0.1")
 
 

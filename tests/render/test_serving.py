@@ -1,24 +1,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from infra.agents import gate
-from infra.errors import PlanError
 from infra.plan.model import ClusterPlan, ModelPlan
-from infra.render.vllm import endpoint, gate_files, vllm
-from tests.support.builders import cluster_plan, model_plan, pool_plan, whole_node_model
+from infra.render.serving.gate import gate_files
+from infra.render.serving.model import endpoint, model_part
+from tests.support.builders import STACK, changed, cluster_plan, model_plan, pool_plan, whole_node_model
 
 PLAN = cluster_plan()
 LLAMA, QWEN = PLAN.models
 
 
+def manifests(plan: ClusterPlan, model: ModelPlan, **options: Any) -> tuple[dict[str, Any], ...]:
+    return tuple(child.manifest for child in model_part(plan, model, stack=STACK, **options).children)
+
+
 def of(model: ModelPlan, plan: ClusterPlan | None = None, **options: Any) -> dict[str, dict[str, Any]]:
-    plan = plan or replace(PLAN, models=(model,))
-    return {manifest["kind"]: manifest for manifest in vllm(plan, model, **options)}
+    plan = plan or changed(PLAN, models=(model,))
+    return {manifest["kind"]: manifest for manifest in manifests(plan, model, **options)}
 
 
 def pod(model: ModelPlan, plan: ClusterPlan | None = None) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def pod(model: ModelPlan, plan: ClusterPlan | None = None) -> dict[str, Any]:
 
 
 def test_a_model_is_these_objects_in_this_order() -> None:
-    kinds = [manifest["kind"] for manifest in vllm(PLAN, LLAMA)]
+    kinds = [manifest["kind"] for manifest in manifests(PLAN, LLAMA)]
     assert kinds == ["ServiceAccount", "ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Deployment", "Service"]
 
 
@@ -37,12 +38,14 @@ def test_a_single_replica_has_no_budget_that_could_only_block_a_drain() -> None:
 
 def test_the_pod_waits_for_a_node_with_its_own_plans_kubelet() -> None:
     term = pod(LLAMA)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
-    assert term["matchExpressions"] == [{"key": "numawise.dev/kubelet-config", "operator": "In", "values": ["3f2a91c07d5e"]}]
+    assert term["matchExpressions"] == [
+        {"key": "numawise.dev/kubelet-config", "operator": "In", "values": [PLAN.pool("h100").kubelet.config_hash]}
+    ]
     assert pod(LLAMA)["nodeSelector"] == {"numawise.dev/pool": "h100"}
 
 
 def test_nodes_without_names_carry_no_label_of_ours_to_wait_for() -> None:
-    pool = pool_plan("h100", node_names_given=False, node_selector={"cloud/pool": "gpu"})
+    pool = pool_plan("h100", names_given=False, selector={"cloud/pool": "gpu"})
     spec = pod(LLAMA, cluster_plan(node_pools=(pool,), models=(LLAMA,)))
     assert "nodeAffinity" not in spec["affinity"]
     assert spec["nodeSelector"] == {"cloud/pool": "gpu"}
@@ -53,9 +56,9 @@ def test_anti_affinity_is_by_hostname_and_as_strict_as_planned() -> None:
     assert required["topologyKey"] == "kubernetes.io/hostname"
     labels = of(LLAMA)["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert required["labelSelector"]["matchLabels"].items() <= labels.items()
-    preferred = pod(replace(LLAMA, pod_anti_affinity="preferred"))["affinity"]["podAntiAffinity"]
+    preferred = pod(changed(LLAMA, pod_anti_affinity="preferred"))["affinity"]["podAntiAffinity"]
     assert set(preferred) == {"preferredDuringSchedulingIgnoredDuringExecution"}
-    assert "podAntiAffinity" not in pod(replace(LLAMA, pod_anti_affinity="none"))["affinity"]
+    assert "podAntiAffinity" not in pod(changed(LLAMA, pod_anti_affinity="none"))["affinity"]
 
 
 def test_shared_memory_lies_in_memory_with_the_planned_limit() -> None:
@@ -81,7 +84,7 @@ def test_the_pod_keeps_to_restricted_pod_security() -> None:
 def test_an_amd_pod_gets_the_hosts_device_groups_where_they_are_known() -> None:
     assert "supplementalGroups" not in pod(QWEN)["securityContext"]
     pool = PLAN.pool("mi300x")
-    grouped = replace(pool, device_plugin=replace(pool.device_plugin, device_groups=(44, 109)))
+    grouped = changed(pool, device_plugin=changed(pool.device_plugin, device_groups=(44, 109)))
     assert pod(QWEN, cluster_plan(node_pools=(grouped,), models=(QWEN,)))["securityContext"]["supplementalGroups"] == [44, 109]
 
 
@@ -92,7 +95,7 @@ def test_a_service_link_could_not_become_vllms_own_port() -> None:
 def test_sidecars_stay_within_restricted_security_and_without_gpus() -> None:
     sidecar = {"name": "logs", "image": "fluent/fluent-bit:4.0", "resources": {"limits": {"cpu": "500m", "memory": "128Mi"}}}
     initial = {"name": "warm", "image": "busybox:1.37", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
-    spec = pod(replace(LLAMA, sidecars=(sidecar,), init_containers=(initial,)))
+    spec = pod(changed(LLAMA, sidecars=(sidecar,), init_containers=(initial,)))
     assert spec["containers"][1]["resources"]["requests"] == sidecar["resources"]["limits"]
     for container in (spec["containers"][1], spec["initContainers"][0]):
         assert container["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
@@ -106,7 +109,7 @@ def test_a_sidecars_own_security_settings_are_kept() -> None:
         "image": "i",
         "securityContext": {"runAsUser": 1000, "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}},
     }
-    context = pod(replace(LLAMA, sidecars=(sidecar,)))["containers"][1]["securityContext"]
+    context = pod(changed(LLAMA, sidecars=(sidecar,)))["containers"][1]["securityContext"]
     assert context["runAsUser"] == 1000
     assert context["capabilities"] == {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
     assert context["allowPrivilegeEscalation"] is False
@@ -130,7 +133,7 @@ def test_the_gate_only_warns_under_a_policy_that_promises_no_alignment() -> None
 
 def test_one_changed_byte_of_the_gates_plan_restarts_the_pods() -> None:
     annotations = [
-        of(model)["Deployment"]["spec"]["template"]["metadata"]["annotations"] for model in (LLAMA, replace(LLAMA, gpus_per_pod=2))
+        of(model)["Deployment"]["spec"]["template"]["metadata"]["annotations"] for model in (LLAMA, changed(LLAMA, gpus_per_pod=2))
     ]
     assert annotations[0] != annotations[1]
 
@@ -163,12 +166,12 @@ def test_a_service_finds_the_pods_and_no_others() -> None:
 
 
 def test_a_service_name_begins_with_a_letter_even_if_the_models_does_not() -> None:
-    model = replace(LLAMA, name="7b-chat")
+    model = changed(LLAMA, name="7b-chat")
     assert of(model)["Service"]["metadata"]["name"] == "vllm-7b-chat"
     assert endpoint(model)["service"] == "vllm-7b-chat"
 
 
-OVER_NODES = replace(LLAMA, pods_per_replica=2, pipeline_parallel_size=2)
+OVER_NODES = changed(LLAMA, pods_per_replica=2, pipeline_parallel_size=2)
 
 
 def test_a_replica_over_several_nodes_is_a_group_that_restarts_as_one() -> None:
@@ -201,12 +204,6 @@ def test_a_groups_service_and_budget_count_leaders_alone_and_its_pods_may_talk()
     assert len(of(LLAMA)["NetworkPolicy"]["spec"]["ingress"]) == 1
 
 
-def test_data_parallel_over_pods_is_refused_with_both_numbers() -> None:
-    model = replace(OVER_NODES, data_parallel_size=2)
-    with pytest.raises(PlanError, match=r"models\[0\].dataParallelSize: is 2 over 2 pods a replica; write more replicas"):
-        of(model)
-
-
 def test_models_over_a_whole_node_ask_for_all_gpus() -> None:
     model = whole_node_model("m", pool_plan("h100"))
     resources = pod(model)["containers"][0]["resources"]
@@ -215,7 +212,7 @@ def test_models_over_a_whole_node_ask_for_all_gpus() -> None:
 
 
 def test_a_changed_engine_argument_changes_the_deployment_alone() -> None:
-    before, after = of(LLAMA), of(replace(LLAMA, max_model_len=8192))
+    before, after = of(LLAMA), of(changed(LLAMA, max_model_len=8192))
     assert [kind for kind in before if before[kind] != after[kind]] == ["Deployment"]
 
 
