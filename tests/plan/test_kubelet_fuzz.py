@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from infra.catalog.machine import devices_of, machine_of
 from infra.errors import PlanError
 from infra.kubelet import simulate_case
+from infra.kubelet.configuration.fields import FIELDS
 from infra.plan.placement import PodShape
-from infra.plan.pool.fields import KINDS
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 
 quantities = st.sampled_from(
@@ -95,7 +95,7 @@ known: dict[str, st.SearchStrategy[Any]] = {
     "cpuCFSQuotaPeriod": st.sampled_from(["100us", "5ms", "1s", "2s", "x"]),
     "cgroupDriver": st.sampled_from(["systemd", "cgroupfs", "x"]),
 }  # fmt: skip
-anything = st.dictionaries(st.sampled_from([*KINDS, "reservedCpus", "kind", "apiVersion"]), junk, max_size=2)
+anything = st.dictionaries(st.sampled_from([*FIELDS, "reservedCpus", "kind", "apiVersion"]), junk, max_size=2)
 
 
 @st.composite

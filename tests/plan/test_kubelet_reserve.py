@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.machine import machine_of
-from infra.plan.pool.fields import KINDS, read_user_fields
+from infra.kubelet.configuration.fields import FIELDS
+from infra.plan.pool.fields import read_user_fields
 from infra.plan.pool.machine import Widths, cpu_widths, gpu_widths, memory_variants
 from infra.plan.pool.platforms import PlatformFields, kube_reserved_millicpu
 from infra.plan.pool.reserve import memory_splits, reserve, reserved_cores
@@ -108,9 +109,9 @@ def test_numbers_and_booleans_become_the_strings_that_a_kubelet_reads():
     assert fields == {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}, "kubeReserved": {"cpu": "1"}}
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", sorted(FIELDS))
 def test_every_field_refuses_a_value_of_another_kind(name):
-    wrong = 5 if KINDS[name] in ("string", "duration", "boolean") else "text"
+    wrong = 5 if FIELDS[name].kind.form in ("string", "duration", "boolean") else "text"
     fields, problems = read_user_fields({name: wrong}, "k")
     assert not fields
     assert [problem.path for problem in problems] == [f"k.{name}"]
