@@ -22,6 +22,11 @@ class Edge:
     gdr: bool = False
     detail: str = ""
 
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The two ranks, whichever sends."""
+        return min(self.source, self.target), max(self.source, self.target)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveVerdict:
@@ -48,7 +53,8 @@ class CollectiveVerdict:
     lines: int
     collective_lines: int
 
-    def as_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
+        """Everything but the findings, as a report's fields; of pairs and edges the first 2000."""
         most = 2000
         return {
             "verdict": self.verdict,
@@ -71,7 +77,6 @@ class CollectiveVerdict:
                 {"from": e.source, "to": e.target, "transport": e.transport, "gdr": e.gdr, "channels": count}
                 for e, count in self.edges[:most]
             ],
-            "findings": [finding.as_finding() for finding in self.findings],
         }
 
 
@@ -217,8 +222,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
 
     bad_edges = shm | socket | no_gdr | same_host_net
-    degraded_pairs = {_pair(e) for e in bad_edges}
-    good_pairs = {_pair(e) for e in edges} - degraded_pairs
+    degraded_pairs = {e.pair for e in bad_edges}
+    good_pairs = {e.pair for e in edges} - degraded_pairs
     verdict, reason = _verdict(facts, edges, p2p, shm, socket, no_gdr, same_host_net, findings)
     gdr = None
     if rdma:
@@ -289,16 +294,12 @@ def _verdict(
     ]
     if problems:
         return "degraded", "; ".join(problems) + "."
-    pairs = {_pair(e) for e in known}
+    pairs = {e.pair for e in known}
     names = ", ".join(sorted({e.transport for e in known}))
     return "good", f"{len(pairs)} pair{'s' if len(pairs) != 1 else ''} of ranks, all over {names}."
 
 
-def _pair(edge: Edge) -> tuple[int, int]:
-    return min(edge.source, edge.target), max(edge.source, edge.target)
-
-
 def _pairs_text(edges: set[Edge]) -> str:
-    pairs = sorted({_pair(e) for e in edges})
+    pairs = sorted({e.pair for e in edges})
     named = ", ".join(f"{a}-{b}" for a, b in pairs[:4])
     return f"ranks {named}" + (f" and {len(pairs) - 4} more pairs" if len(pairs) > 4 else "")

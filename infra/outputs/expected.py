@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from infra.catalog.types import Accelerator, NodeShape
 from infra.outputs.links import FABRIC_CLASS, Link
@@ -47,15 +47,6 @@ class Comparison:
         first = self.differences[0].message
         more = f" (and {len(self.differences) - 1} more)" if len(self.differences) > 1 else ""
         return f"This is {'a degraded' if self.verdict == 'degraded' else 'not'} {self.shape}: {first}{more}."
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "verdict": self.verdict,
-            "differences": [difference.message for difference in self.differences],
-            "compared": list(self.compared),
-            "notCompared": list(self.not_compared),
-        }
 
 
 def compare(machine: Machine, shape: NodeShape, accelerator: Accelerator) -> Comparison:

@@ -74,15 +74,6 @@ class GpuSet:
     numa_nodes: int
     ties: int
 
-    def as_json(self) -> dict[str, object]:
-        return {
-            "gpus": list(self.gpus),
-            "class": self.worst.kind,
-            "worst_link": self.worst.label,
-            "numa_nodes": self.numa_nodes,
-            "ties": self.ties,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLinks:
@@ -186,14 +177,6 @@ class Judgement:
     reason: str
     worst: Link | None = None
     best: GpuSet | None = None
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "worst_link": self.worst.label if self.worst else None,
-            "best": self.best.as_json() if self.best else None,
-        }
 
 
 def judge(machine: GpuLinks, gpus: Sequence[int]) -> Judgement:

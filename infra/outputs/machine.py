@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 from infra.diagnosis import Diagnosis
 from infra.outputs.links import GpuSet, best_sets
@@ -181,46 +180,6 @@ def index_order(report: Report) -> Diagnosis | None:
         message=f"GPU indices do not follow NUMA nodes: by index they are on nodes {', '.join(map(str, known))}.",
         remedy="Bind ranks by each GPU's own node, not by halves.",
     )
-
-
-def document(machine: Machine) -> dict[str, Any]:
-    """The machine's JSON document: the main output's fields, those of the others beside them, and the best GPU sets."""
-    main = machine.main
-    out: dict[str, Any] = {"kind": main.kind}
-    if machine.host:
-        out["host"] = machine.host
-    if len(machine.reports) > 1:
-        out["outputs"] = [report.kind for report in machine.reports]
-    out.update(main.fields)
-    for report in machine.reports:
-        for name, value in report.fields.items():
-            out.setdefault(name, value)
-    if len(machine.reports) > 1:
-        # Above, the main output's fields win over others of the same name; here each output stands by itself.
-        out["reports"] = [{"kind": report.kind, **report.fields} for report in machine.reports]
-    if main.kind in MATRIX_KINDS:
-        out["verdict"] = verdict_json(main)
-        if (why := is_flat_view(main)) is not None:
-            out["view"] = {"verdict": "virtual", "reason": why}
-        if main.links is not None:
-            out["unreadable"] = [
-                [one, other] for one, other in combinations(main.links.gpus, 2) if main.links.link(one, other) is None
-            ]
-    out["truncated"] = any(report.cut for report in machine.reports)
-    out["notes"] = [
-        note if len(machine.reports) == 1 else f"{report.kind}: {note}" for report in machine.reports for note in report.notes
-    ]
-    order = index_order(main) if main.kind in MATRIX_KINDS else None
-    out["findings"] = [finding.as_json() for report in machine.reports for finding in report.findings]
-    out["findings"] += [order.as_finding()] if order is not None else []
-    return out
-
-
-def verdict_json(report: Report) -> dict[str, Any] | None:
-    """The best sets in the form of the contract; None where the output tells no links."""
-    if report.links is None:
-        return None
-    return {f"tp{size}": None if best is None else best.as_json() for size, best in sets_of(report).items()}
 
 
 def sets_of(report: Report) -> dict[int, GpuSet | None]:

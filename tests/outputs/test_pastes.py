@@ -11,7 +11,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.outputs.inputs import one_machine, reports_in
-from infra.outputs.machine import document
+from infra.report.topology import topology_as_json
 
 HERE = Path(__file__).parent
 EXPECTED = json.loads((HERE / "expected.json").read_text())
@@ -73,7 +73,7 @@ SQUEEZED: dict[str, Callable[[str], bytes]] = {
 
 
 def read(raw: bytes) -> dict:
-    return document(one_machine(reports_in(raw, path="it"), source="it"))
+    return topology_as_json(one_machine(reports_in(raw, path="it"), source="it"))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -15,6 +15,7 @@ from infra.config.pools import InlineTopology
 from infra.errors import ConfigError
 from infra.outputs.inputs import one_machine, reports_in
 from infra.outputs.shape import InlineShape, shape_of
+from infra.report.shape import shape_as_yaml
 
 FIXTURES = Path(__file__).parent / "fixtures"
 DGX = ("nv06b-dgx-h100-12nic-full-ansi.txt", "lscpu-xeon8480c.txt", "numactl-dgxh100-2node.txt", "nv54-query-h100.csv")
@@ -58,7 +59,7 @@ def node(*nodes: tuple[str, int]) -> str:
 
 
 def test_a_dgx_h100_comes_out_as_its_catalog_entry():
-    topology = yaml.safe_load(read(*map(fixture, DGX)).yaml())["topology"]
+    topology = yaml.safe_load(shape_as_yaml(read(*map(fixture, DGX))))["topology"]
     shape, catalog = shape_from_topology(topology), find_shape("dgx-h100")
     assert (shape.accelerator, shape.gpus, shape.threads_per_core) == (catalog.accelerator, catalog.gpus, catalog.threads_per_core)
     assert shape.gpu_numa_nodes == catalog.gpu_numa_nodes
@@ -70,7 +71,7 @@ def test_a_dgx_h100_comes_out_as_its_catalog_entry():
 
 
 def test_the_block_is_what_a_stack_file_takes():
-    text = read(*map(fixture, DGX)).yaml()
+    text = shape_as_yaml(read(*map(fixture, DGX)))
     assert text.startswith(
         'topology:\n  sku: h100-sxm5-80gb\n  threadsPerCore: 2\n  numaNodes:\n    - {cpus: "0-55,112-167", memory: 1006Gi,'
     )
@@ -89,7 +90,7 @@ def test_gb200_keeps_its_nodes_without_cpus():
     assert len(nodes) == 34
     assert [nodes[i]["gpus"] for i in (0, 1, 2)] == [[0, 1], [2, 3], []]
     assert (nodes[2]["cpus"], nodes[2]["memory"], nodes[3]["memory"]) == ("", "184Gi", "0Gi")
-    InlineTopology.model_validate(yaml.safe_load(shape.yaml())["topology"])
+    InlineTopology.model_validate(yaml.safe_load(shape_as_yaml(shape))["topology"])
 
 
 def test_an_amd_node_is_read_from_rocm_smi():
@@ -176,4 +177,4 @@ def test_cut_outputs_are_refused():
 
 def test_every_shape_that_can_be_read_survives_yaml_and_json():
     shape = read(*map(fixture, DGX))
-    assert yaml.safe_load(shape.yaml())["topology"] == json.loads(json.dumps(shape.topology))
+    assert yaml.safe_load(shape_as_yaml(shape))["topology"] == json.loads(json.dumps(shape.topology))
