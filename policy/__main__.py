@@ -21,6 +21,8 @@ import yaml
 from infra.diagnosis import Diagnosis
 from policy.rules import RULES, breaches
 
+_SUFFIXES = (".yaml", ".yml")
+
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
@@ -63,33 +65,39 @@ def _checked(name: str, kind: str, manifest: dict[str, Any]) -> tuple[Diagnosis,
 
 
 def _objects(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(name, Pulumi type token, manifest) of every object; ValueError in one sentence."""
-    files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+    """(name, Pulumi type token, manifest) of every object, those in a List too; ValueError in one sentence."""
+    files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES) if path.is_dir() else [path]
     if not files:
-        raise ValueError(f"{path} holds no .yaml file")
+        raise ValueError(f"{path} holds no {' or '.join(_SUFFIXES)} file")
     for file in files:
-        try:
-            documents = list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            raise ValueError(
-                f"{file}{f':{mark.line + 1}' if mark else ''} is no YAML: {getattr(error, 'problem', error)}"
-            ) from None
-        for document in documents:
-            if document is None:
-                continue
-            if (
-                not isinstance(document, dict)
-                or not isinstance(document.get("kind"), str)
-                or not isinstance(document.get("metadata"), dict)
-            ):
-                raise ValueError(f"{file} is no Kubernetes object: it has no kind and metadata")
-            name = f"{document['kind']}/{document['metadata'].get('namespace', '')}/{document['metadata'].get('name', '')}".replace(
-                "//", "/"
-            )
-            yield name, f"kubernetes:{document.get('apiVersion', '')}:{document['kind']}", document
+        for document in _documents(file):
+            if document is not None:
+                yield from _unlisted(document, str(file))
+
+
+def _documents(file: Path) -> list[Any]:
+    try:
+        return list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ValueError(f"{file}{line} is no YAML: {getattr(error, 'problem', error)}") from None
+
+
+def _unlisted(document: Any, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """An object, or those of a List (as `kubectl get -o yaml` prints several) one by one."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if isinstance(kind, str) and kind.endswith("List") and isinstance(document.get("items"), list):
+        for index, item in enumerate(document["items"]):
+            yield from _unlisted(item, f"{where}: items[{index}]")
+        return
+    if not isinstance(kind, str) or not isinstance(document.get("metadata"), dict):
+        raise ValueError(f"{where} is no Kubernetes object: it has no kind and metadata")
+    metadata = document["metadata"]
+    name = "/".join(filter(None, (kind, metadata.get("namespace", ""), metadata.get("name", ""))))
+    yield name, f"kubernetes:{document.get('apiVersion', '')}:{kind}", document
 
 
 if __name__ == "__main__":
