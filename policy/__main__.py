@@ -89,8 +89,11 @@ def _documents(file: Path) -> list[Any]:
 def _unlisted(document: Any, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """An object, or those of a List (as `kubectl get -o yaml` prints several) one by one."""
     kind = document.get("kind") if isinstance(document, dict) else None
-    if isinstance(kind, str) and kind.endswith("List") and isinstance(document.get("items"), list):
-        for index, item in enumerate(document["items"]):
+    if isinstance(kind, str) and kind.endswith("List") and "items" in document:
+        items = document["items"] or []
+        if not isinstance(items, list):
+            raise ValueError(f"{where} is a {kind} whose items are no list")
+        for index, item in enumerate(items):
             yield from _unlisted(item, f"{where}: items[{index}]")
         return
     if not isinstance(kind, str) or not isinstance(document.get("metadata"), dict):

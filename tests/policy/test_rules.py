@@ -149,6 +149,7 @@ def test_a_folder_without_manifests_is_wrong_input(tmp_path: Path, capsys: pytes
     ("text", "sentence"),
     [
         ("{kind: List, items: [{kind: Pod, metadata: {}}, 3]}", "items[1] is no Kubernetes object"),
+        ("{kind: List, metadata: {}, items: text}", "is a List whose items are no list"),
         ("a: [", "is no YAML"),
         ("just text", "is no Kubernetes object"),
         ("kind: 3", "is no Kubernetes"),
