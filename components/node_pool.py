@@ -51,7 +51,8 @@ class NodePool(Component):
                 metadata={
                     "name": patch.node,
                     "labels": patch.labels,
-                    # A name of our own for the field manager: without it each patch gets a random one and destroy could not find its labels.
+                    # A name of our own for the field manager: without it each patch gets a random one and destroy could not find
+                    # its labels.
                     "annotations": {FIELD_MANAGER: field_manager(args.stack)},
                 },
                 opts=self.child(),

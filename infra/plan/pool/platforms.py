@@ -10,8 +10,9 @@ from infra.plan.pool.fields import KINDS
 
 _EVERYWHERE_MANAGED = """cpuManagerPolicy topologyManagerPolicy cpuCFSQuota cpuCFSQuotaPeriod podPidsLimit imageGCHighThresholdPercent
     imageGCLowThresholdPercent containerLogMaxSize containerLogMaxFiles allowedUnsafeSysctls maxPods"""
-# GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS: linuxKubeletConfig, "custom node configuration" of its documentation. The others take a
-# whole KubeletConfiguration: drop-in directory, EKS NodeConfig, OpenShift KubeletConfig, kubelet-arg config=, Talos machine.kubelet.extraConfig.
+# GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS: linuxKubeletConfig, "custom node configuration" of its documentation.
+# The others take a whole KubeletConfiguration: drop-in directory, EKS NodeConfig, OpenShift KubeletConfig, kubelet-arg config=,
+# Talos machine.kubelet.extraConfig.
 _FIELDS: Mapping[str, frozenset[str]] = {
     "aks": frozenset(f"{_EVERYWHERE_MANAGED} failSwapOn seccompDefault".split()),
     "gke": frozenset(
