@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return command.run(args)
     except NumawiseError as error:
-        _tell(error.problems, args)
+        _print_problems(error.problems, args)
         return error.exit_status
     except BrokenPipeError:
         # The reader went away (`| head`); its end is no fault of ours, and Python must not complain again at exit.
@@ -65,11 +65,13 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         # A name that is too long, a disk that is full, a folder that is read-only: the system's own words, and the place.
-        _tell([Diagnosis(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")], args)
+        _print_problems(
+            [Diagnosis(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")], args
+        )
         return 2
 
 
-def _tell(problems: Sequence[Diagnosis], args: argparse.Namespace) -> None:
+def _print_problems(problems: Sequence[Diagnosis], args: argparse.Namespace) -> None:
     """The problems in the form that the command was asked for."""
     if getattr(args, "format", "text") == "json":
         print(json.dumps({"errors": [problem.as_json() for problem in problems]}, indent=2))

@@ -15,7 +15,7 @@ Severity = Literal["error", "warning", "info"]
 class Diagnosis:
     """`path` is where the value stands (`models[0].tensorParallelSize`, a file, a node), `code` a stable CamelCase name.
 
-    `message` is one sentence that gives both numbers; `remedy`, where the message does not say it already, what to do.
+    `message` is one sentence that gives both numbers; `remedy`, where the message does not name it already, what to do.
     `error`: it does not work; `warning`: it works worse than it could; `info`: worth knowing.
     """
 
@@ -39,7 +39,7 @@ class Diagnosis:
         return f"{self.message} {self.remedy}" if self.remedy else self.message
 
     def as_json(self) -> dict[str, str]:
-        """For a list whose name tells the severity: `errors`, `warnings`."""
+        """For a list whose name gives the severity: `errors`, `warnings`."""
         return {"code": self.code, "path": self.path, "message": self.sentence}
 
     def as_finding(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ Verdict = Literal["good", "degraded", "bad", "unknown"]
 
 @dataclass(frozen=True, order=True)
 class Edge:
-    """One direction between two ranks. `transport` is P2P/<kind>, SHM, NET/<plug-in> or COLLNET; `gdr` tells GPUDirect RDMA."""
+    """One direction between two ranks. `transport` is P2P/<kind>, SHM, NET/<plug-in> or COLLNET; `gdr`: with GPUDirect RDMA."""
 
     source: int
     target: int
@@ -30,7 +30,7 @@ class Edge:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveVerdict:
-    """`verdict` with its `reason`; `nvls` and `gdr` are None where the log does not tell."""
+    """`verdict` with its `reason`; `nvls` and `gdr` are None where the log does not show it."""
 
     verdict: Verdict
     reason: str
@@ -82,7 +82,7 @@ class CollectiveVerdict:
 
 @dataclass(kw_only=True)
 class CollectiveFacts:
-    """What a log said so far, beside its edges. `hosts` is by line prefix; `numa` holds None where the library saw no node."""
+    """The facts of a log so far, beside its edges. `hosts` is by line prefix; `numa` holds None where the library saw no node."""
 
     source: str = ""
     lines: int = 0
@@ -98,7 +98,7 @@ class CollectiveFacts:
     networks: Counter[str] = field(default_factory=Counter)
     numa: set[int | None] = field(default_factory=set)
     graph: dict[str, Any] = field(default_factory=dict)
-    gdr_said: Counter[str] = field(default_factory=Counter)
+    gdr_lines: Counter[str] = field(default_factory=Counter)
     environment: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, tuple[WarningRule, str, int]] = field(default_factory=dict)
     generic: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -207,7 +207,7 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
                 path="",
                 code=rule.code,
                 severity=rule.severity,
-                message=message if count == 1 else f"{message.removesuffix('.')} (said {count} times).",
+                message=message if count == 1 else f"{message.removesuffix('.')} (logged {count} times).",
                 remedy=rule.remedy,
             )
         )
@@ -228,8 +228,8 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
     gdr = None
     if rdma:
         gdr = not no_gdr
-    elif not edges and facts.gdr_said:
-        gdr = "Disabled" not in facts.gdr_said
+    elif not edges and facts.gdr_lines:
+        gdr = "Disabled" not in facts.gdr_lines
     ranks = sorted(facts.ranks | {rank for e in edges for rank in (e.source, e.target)})
     numa = None if not facts.numa or None in facts.numa else tuple(sorted(n for n in facts.numa if n is not None))
     libraries = set(facts.versions.values())

@@ -50,7 +50,7 @@ class Comparison:
 
 
 def compare(machine: Machine, shape: NodeShape, accelerator: Accelerator) -> Comparison:
-    """Compares what the outputs show; what they do not show is told in `not_compared` and is no difference."""
+    """Compares what the outputs show; what they do not show is named in `not_compared` and is no difference."""
     found: list[Difference] = []
     compared: list[str] = []
     unseen: list[str] = []

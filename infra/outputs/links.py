@@ -50,7 +50,7 @@ def nvidia_link(cell: str) -> Link | None:
 def amd_link(link_type: str, hops: int | None, weight: int | None, *, with_hops: bool = True) -> Link | None:
     """The link of a pair of AMD GPUs.
 
-    rocm-smi prints one hop for every xGMI pair of an MI250X; the weight tells them apart (15 for each physical hop).
+    rocm-smi prints one hop for every xGMI pair of an MI250X; the weight distinguishes them (15 for each physical hop).
     """
     if link_type == "XGMI":
         physical = weight // 15 if weight and weight % 15 == 0 else hops

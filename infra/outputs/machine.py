@@ -1,4 +1,4 @@
-"""The outputs of one machine put together, and outputs of several machines told apart."""
+"""The outputs of one machine put together, and outputs of several machines separated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.outputs.reading import Report
 from infra.units import parse_cpu_list
 
 MATRIX_KINDS = ("nvidia-smi-topo-m", "rocm-smi-showtopo", "amd-smi-topology", "amd-smi-topology-json")
-# What a machine is told by first, where there are several outputs of it.
+# Which output stands for a machine, where there are several.
 _ORDER = (*MATRIX_KINDS, "nvidia-smi-topo-p2p", "numactl-H", "lscpu", "nvidia-smi-L", "nvidia-smi-query", "rocm-smi-concise")
 
 
@@ -29,13 +29,13 @@ class Machine:
 
     @property
     def matrix(self) -> Report | None:
-        """The output that tells how the GPUs are linked; `-mp` only where there is no other."""
+        """The output that shows how the GPUs are linked; `-mp` only where there is no other."""
         found = [report for kind in MATRIX_KINDS for report in self.reports if report.kind == kind and report.links is not None]
         best = next((report for report in found if not report.fields.get("pcie_only")), found[0] if found else None)
         return self._with_numa(best) if best is not None and best.kind.startswith("amd-smi") else best
 
     def _with_numa(self, report: Report) -> Report:
-        """amd-smi tells no NUMA nodes; `rocm-smi --showtoponuma` of the same machine does, in the same order of GPUs."""
+        """amd-smi prints no NUMA nodes; `rocm-smi --showtoponuma` of the same machine does, in the same order of GPUs."""
         rocm = self.first("rocm-smi-showtopo")
         numa = rocm.fields["numa"] if rocm is not None else None
         if report.links is None or numa is None or len(numa) != len(report.links.gpus):
@@ -53,7 +53,7 @@ class Machine:
 
 
 def machines(reports: Sequence[Report]) -> tuple[Machine, ...]:
-    """The outputs by machine: by host name where prompts or banners tell it, else a kind that comes again begins a new machine."""
+    """The outputs by machine: by host name where prompts or banners give it, else a kind that comes again begins a new machine."""
     groups: list[tuple[str | None, list[Report]]] = []
     for report in reports:
         group = next((g for g in groups if report.host is not None and g[0] == report.host), None)
@@ -142,7 +142,7 @@ def contradictions(machine: Machine) -> tuple[str, ...]:
 
 
 def is_flat_view(report: Report) -> str | None:
-    """Why a matrix is a virtual machine's flat view (or a container's) that says nothing about NUMA; None where it is not.
+    """Why a matrix is a virtual machine's flat view (or a container's) that does not show NUMA; None where it is not.
 
     A hypervisor that hides PCIe switches leaves PHB everywhere but for NVLink, and one NUMA value (or none, or a span) for all GPUs.
     """

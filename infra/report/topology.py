@@ -122,7 +122,7 @@ def machine_text(machine: Machine) -> str:
 
 
 def sentence(report: Report) -> str:
-    """What a matrix says in one sentence."""
+    """What a matrix shows, in one sentence."""
     assert report.links is not None
     count = len(report.links.gpus)
     if count == 1:

@@ -129,7 +129,7 @@ def test_each_missing_fact_is_told_with_the_output_to_add():
 
 
 @pytest.mark.parametrize(
-    ("texts", "sku", "said"),
+    ("texts", "sku", "sentence"),
     [
         (
             (fixture(DGX[0]), fixture(DGX[1]), fixture(DGX[2]), fixture(DGX[3])),
@@ -144,10 +144,10 @@ def test_each_missing_fact_is_told_with_the_output_to_add():
         ((fixture("nv20-2xa100-noleadtab.txt"), node(("0-15", 64000))), "l40s", "NUMA node 5"),
     ],
 )
-def test_what_contradicts_itself_is_refused(texts, sku, said):
+def test_what_contradicts_itself_is_refused(texts, sku, sentence):
     with pytest.raises(ConfigError) as caught:
         read(*texts, sku=sku)
-    assert said in str(caught.value)
+    assert sentence in str(caught.value)
 
 
 def test_mig_and_mixed_gpus_are_no_shape():
