@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
 
@@ -55,8 +55,9 @@ def in_order(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     return tuple(sorted(set(diagnoses), key=lambda one: (_natural(one.path), one.code, one.message)))
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+def _natural(path: str) -> list[Any]:
+    """Texts and numbers by turns, so that each is compared with its own kind."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path)]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
