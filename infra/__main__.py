@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Sequence
 
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import NumawiseError
+from infra.report.document import json_text
 
 # One module of infra/cli a command. Only the module of the command that was called is imported, so that a command pays
 # for nothing that it does not use.
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 def _print_problems(problems: Sequence[Diagnosis], args: argparse.Namespace) -> None:
     """The problems in the form that the command was asked for."""
     if getattr(args, "format", "text") == "json":
-        print(json.dumps({"errors": [problem.as_json() for problem in problems]}, indent=2))
+        print(json_text({"errors": [problem.as_json() for problem in problems]}))
     else:
         for problem in problems:
             print(f"error: {problem}", file=sys.stderr)

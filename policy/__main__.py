@@ -10,7 +10,6 @@ Exit status: 0 no breach, 1 breaches, 2 a file that is no manifest.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import yaml
 
 from infra.diagnosis import Diagnosis
+from infra.report.document import json_text
 from policy.rules import RULES, breaches
 
 _SUFFIXES = (".yaml", ".yml")
@@ -36,18 +36,17 @@ def main(argv: list[str] | None = None) -> int:
         found = sorted(breach for name, kind, manifest in objects for breach in _checked(name, kind, manifest))
     except ValueError as error:
         if args.format == "json":
-            print(json.dumps({"errors": [{"code": "NoManifest", "path": "", "message": str(error)}]}, indent=2))
+            print(json_text({"errors": [{"code": "NoManifest", "path": "", "message": str(error)}]}))
         else:
             print(f"error: {error}", file=sys.stderr)
         return 2
     if args.format == "json":
         print(
-            json.dumps(
+            json_text(
                 {
                     "objects": len(objects),
                     "breaches": [{"resource": breach.path, "rule": breach.code, "message": breach.message} for breach in found],
-                },
-                indent=2,
+                }
             )
         )
     else:

@@ -9,10 +9,10 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
 from infra.installation import missing, requirements
 from infra.report.doctor import requirements_as_json, requirements_as_text
+from infra.report.document import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     found = requirements(args.stack or None)
     if args.format == "json":
-        print(json.dumps(requirements_as_json(found), indent=2))
+        print(json_text(requirements_as_json(found)))
     else:
         print(requirements_as_text(found))
     return 3 if missing(found) else 0

@@ -16,7 +16,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +35,7 @@ from infra.plan.parallelism.rules import (
     tensor_parallel_refusals,
     valid_tensor_parallel_sizes,
 )
+from infra.report.document import json_text
 from infra.report.fit import fit_as_json, fit_as_text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         raise type(error)(replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems) from None
     sizes = size_sentences(estimate)
     if args.format == "json":
-        print(json.dumps(fit_as_json(estimate, sizes), indent=2))
+        print(json_text(fit_as_json(estimate, sizes)))
     else:
         print(fit_as_text(estimate, sizes))
     return 0 if estimate.fits else 1

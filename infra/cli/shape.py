@@ -11,10 +11,10 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
 from infra.outputs.inputs import read_machine
 from infra.outputs.shape import shape_of
+from infra.report.document import json_text
 from infra.report.shape import shape_as_json, shape_as_yaml
 
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     shape = shape_of(read_machine(args.files), sku=args.sku, source=", ".join(args.files))
     if args.format == "json":
-        print(json.dumps(shape_as_json(shape), indent=2))
+        print(json_text(shape_as_json(shape)))
     else:
         print(shape_as_yaml(shape))
     return 0

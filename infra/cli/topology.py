@@ -17,12 +17,12 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
 from infra.outputs.inputs import read_machine
 from infra.outputs.links import Judgement, judge
 from infra.outputs.machine import Machine
 from infra.outputs.paste import unreadable
+from infra.report.document import json_text
 from infra.report.topology import topology_as_json, topology_as_text
 from infra.units import parse_cpu_list
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     judgement = _judged(machine, args.gpus) if args.gpus is not None else None
     if args.format == "json":
         document = topology_as_json(machine, judgement=judgement, comparison=comparison)
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(json_text(document, ascii_only=False))
     else:
         print(topology_as_text(machine, gpus=args.gpus or "", judgement=judgement, comparison=comparison))
     holds = (comparison is None or comparison.holds) and (judgement is None or judgement.verdict != "bad")

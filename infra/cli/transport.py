@@ -12,11 +12,11 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
 from infra.outputs.collective_log import CollectiveLog
 from infra.outputs.log_file import log_lines
 from infra.outputs.paste import unreadable
+from infra.report.document import json_text
 from infra.report.transport import transport_as_json, transport_as_text
 
 
@@ -34,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
             f"of its start.",
             code="NoCollectiveLog",
         )
-    print(json.dumps(transport_as_json(verdict), indent=2) if args.format == "json" else transport_as_text(verdict))
+    print(json_text(transport_as_json(verdict)) if args.format == "json" else transport_as_text(verdict))
     return 1 if verdict.verdict in ("degraded", "bad") else 0

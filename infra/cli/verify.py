@@ -9,7 +9,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from infra.catalog import pinned_image
@@ -17,6 +16,7 @@ from infra.cli.source import add_source_arguments, read_source
 from infra.errors import ConfigError
 from infra.observe.client import Client
 from infra.plan.cluster import plan_stack
+from infra.report.document import json_text
 from infra.report.verify import verification_as_json, verification_as_text
 from infra.verify.cluster import verify_cluster
 
@@ -40,5 +40,5 @@ def run(args: argparse.Namespace) -> int:
         kubeconfig = Path(plan.connection.kubeconfig).expanduser()
     client = Client(kubeconfig, args.context or (plan.connection.context if plan.connection else None))
     result = verify_cluster(plan, client, reader_image=pinned_image("node-reader"))
-    print(json.dumps(verification_as_json(result), indent=2) if args.format == "json" else verification_as_text(result))
+    print(json_text(verification_as_json(result)) if args.format == "json" else verification_as_text(result))
     return 0 if result.ok else 1
