@@ -7,11 +7,14 @@ from itertools import combinations
 from typing import Any
 
 from infra.outputs.expected import Comparison
-from infra.outputs.links import FABRIC_CLASS, GpuSet, Judgement
+from infra.outputs.links import FABRIC_CLASS, GpuLinks, GpuSet, Judgement
 from infra.outputs.machine import MATRIX_KINDS, Machine, index_order, is_flat_view, sets_of
 from infra.outputs.reading import Report
 from infra.report.table import table
 from infra.units import format_cpu_list, parse_cpu_list
+
+_MOST_COLUMNS = 16  # GPUs whose links a table shows
+_MOST_CPU_CHARACTERS, _MOST_LIST_CHARACTERS = 60, 200
 
 
 def topology_as_json(
@@ -135,7 +138,7 @@ def sentence(report: Report) -> str:
         )
     best = {size: found for size, found in sets_of(report).items() if found is not None}
     whole = [size for size, found in best.items() if found.worst.kind == FABRIC_CLASS]
-    one_node = [size for size, found in best.items() if found.numa_nodes == 1 and found.worst.kind == FABRIC_CLASS]
+    one_node = [size for size in whole if best[size].numa_nodes == 1]
     if (why := is_flat_view(report)) is not None:
         return f"{count} GPUs in a flat view that hides NUMA ({why}): a virtual machine's. The links below hold, NUMA nodes do not."
     if not whole:
@@ -153,19 +156,13 @@ def _numa_known(report: Report) -> bool:
 
 def _gpu_table(report: Report) -> Iterator[str]:
     assert report.links is not None
-    fields = report.fields
-    labels: Sequence[Any] = fields.get("bdf") or [f"GPU{gpu}" for gpu in report.links.gpus]
-    size = len(report.links.gpus)
-    head = ["", *[str(gpu) for gpu in report.links.gpus]] if size <= 16 else [""]
-    rows = []
-    for i, label in enumerate(labels):
-        row = [str(label)]
-        if size <= 16:
-            one = report.links.gpus[i]
-            for other in report.links.gpus:
-                link = report.links.link(one, other)
-                row.append("·" if one == other else "?" if link is None else link.label)
-        rows.append(row)
+    fields, links = report.fields, report.links
+    labels: Sequence[Any] = fields.get("bdf") or [f"GPU{gpu}" for gpu in links.gpus]
+    columns = links.gpus if len(links.gpus) <= _MOST_COLUMNS else ()
+    head = ["", *map(str, columns)]
+    rows = [
+        [str(label), *(_link_cell(links, gpu, other) for other in columns)] for label, gpu in zip(labels, links.gpus, strict=True)
+    ]
     for name, title in (("numa_affinity", "NUMA"), ("numa", "NUMA"), ("cpu_affinity", "CPUs"), ("gpu_numa_id", "GPU NUMA")):
         values = fields.get(name)
         if isinstance(values, list) and any(value is not None for value in values) and {*map(str, values)} != {"N/A"}:
@@ -180,6 +177,11 @@ def _gpu_table(report: Report) -> Iterator[str]:
     yield from table([head, *rows], indent="  ")
     if isinstance(nearest, list) and not any(nearest) and fields["nics"]:
         yield f"  none of the {len(fields['nics'])} NICs shares a PCIe switch with a GPU"
+
+
+def _link_cell(links: GpuLinks, one: int, other: int) -> str:
+    link = links.link(one, other)
+    return "·" if one == other else "?" if link is None else link.label
 
 
 def _set_table(report: Report) -> Iterator[str]:
@@ -228,10 +230,10 @@ def _node_table(machine: Machine, report: Report) -> Iterator[str]:
             empty.append(int(node))
             continue
         count = len(parse_cpu_list(cpus)) if cpus else 0
-        shown = "unreadable" if cpus is None else cpus if len(cpus) <= 60 else cpus[:57] + "..."
+        shown = "unreadable" if cpus is None else _shortened(cpus, _MOST_CPU_CHARACTERS)
         rows.append([node, shown or "none", str(count), f"{size} MiB" if size is not None else "-", format_cpu_list(gpus) or "-"])
-    drop = [i for i, name in ((3, "memory"), (4, "GPUs")) if name and all(row[i] == "-" for row in rows[1:])]
-    yield from table([[cell for i, cell in enumerate(row) if i not in drop] for row in rows], indent="  ")
+    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"-"}]
+    yield from table(list(zip(*columns, strict=True)), indent="  ")
     if empty:
         yield f"  without CPUs and memory: {format_cpu_list(empty)}"
 
@@ -239,7 +241,7 @@ def _node_table(machine: Machine, report: Report) -> Iterator[str]:
 def _plain(report: Report) -> Iterator[str]:
     yield f"{report.kind}:"
     for name, value in report.fields.items():
-        if value in (None, [], {}) or (isinstance(value, list) and value and isinstance(value[0], list)):
+        if value in (None, [], {}) or (isinstance(value, list) and isinstance(value[0], list)):
             continue
         yield from _value_lines(name.replace("_", " "), value, "  ")
 
@@ -251,8 +253,12 @@ def _value_lines(name: str, value: Any, indent: str) -> Iterator[str]:
             yield from _value_lines(str(key), inner, indent + "  ")
     elif isinstance(value, list):
         text = ", ".join("-" if item is None else str(item) for item in value)
-        yield f"{indent}{name}: {text if len(text) <= 200 else text[:197] + '...'}"
+        yield f"{indent}{name}: {_shortened(text, _MOST_LIST_CHARACTERS)}"
     elif isinstance(value, bool):
         yield f"{indent}{name}: {'yes' if value else 'no'}"
     else:
         yield f"{indent}{name}: {'unknown' if value is None else value}"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
