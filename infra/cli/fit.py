@@ -1,6 +1,6 @@
 """Tell whether a model fits a GPU, how much context and how many requests it leaves room for, and which size would do.
 
-The answer is a range, judged at its low end: `fits`, `marginal` (it may start; no plan should rely on it) or `refused`. What is left out is
+The estimate is a range, judged at its low end: `fits`, `marginal` (it may start; no plan should rely on it) or `refused`. What is left out is
 vLLM's default for its version and the device. Exit status: 0 it fits, 1 it does not for certain, 2 the input is wrong.
 
 A model that the catalog does not know is given by its config.json: --config FILE, where FILE is a config.json, or a map with
@@ -16,7 +16,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.estimate import block_size_refusal, estimate_memory
 from infra.plan.memory.profile import version_key
-from infra.plan.memory.reasons import estimate_as_json
 from infra.plan.memory.sizes import LARGEST_DOMAIN, size_sentences
 from infra.plan.parallelism.rules import (
     MOST_GPUS,
@@ -37,7 +35,8 @@ from infra.plan.parallelism.rules import (
     tensor_parallel_refusals,
     valid_tensor_parallel_sizes,
 )
-from infra.report.fit_table import fit_table
+from infra.report.document import json_text
+from infra.report.fit import fit_as_json, fit_as_text
 
 if TYPE_CHECKING:
     from infra.cli.fit_file import ModelFile
@@ -70,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class FitRequest:
     """A model, a GPU and the sizes that were given; None is vLLM's default."""
 
     architecture: Architecture
@@ -79,23 +78,21 @@ class Question:
 
 
 def run(args: argparse.Namespace) -> int:
-    question = read_question(args)
+    request = read_request(args)
     try:
-        estimate = estimate_memory(question.architecture, question.accelerator, **question.options)
+        estimate = estimate_memory(request.architecture, request.accelerator, **request.options)
     except NumawiseError as error:
         raise type(error)(replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems) from None
     sizes = size_sentences(estimate)
     if args.format == "json":
-        document = estimate_as_json(estimate)
-        document["reasons"] += sizes
-        print(json.dumps(document, indent=2))
+        print(json_text(fit_as_json(estimate, sizes)))
     else:
-        print("\n".join(fit_table(estimate, sizes)))
+        print(fit_as_text(estimate, sizes))
     return 0 if estimate.fits else 1
 
 
-def read_question(args: argparse.Namespace) -> Question:
-    """The question, or a ConfigError or PlanError with everything that is wrong with it."""
+def read_request(args: argparse.Namespace) -> FitRequest:
+    """The request, or a ConfigError or PlanError with everything that is wrong with it."""
     problems: list[Diagnosis] = []
     given = _from_file(args)
     options = _options(args, given.options if given else {}, problems)
@@ -108,13 +105,13 @@ def read_question(args: argparse.Namespace) -> Question:
         problems += [_invalid("--block-size", refusal)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
-    return Question(architecture=architecture, accelerator=accelerator, options=options)
+    return FitRequest(architecture=architecture, accelerator=accelerator, options=options)
 
 
 def _from_file(args: argparse.Namespace) -> ModelFile | None:
     if args.config is None:
         return None
-    # the stack file's models cost half a second to import, and most questions name a model of the catalog
+    # the stack file's models cost half a second to import, and most requests name a model of the catalog
     from infra.cli.fit_file import read_model_file
 
     return read_model_file(args.config, args.model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from infra.catalog.types import Accelerator, NodeShape
 from infra.outputs.links import FABRIC_CLASS, Link
@@ -48,18 +48,9 @@ class Comparison:
         more = f" (and {len(self.differences) - 1} more)" if len(self.differences) > 1 else ""
         return f"This is {'a degraded' if self.verdict == 'degraded' else 'not'} {self.shape}: {first}{more}."
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "verdict": self.verdict,
-            "differences": [difference.message for difference in self.differences],
-            "compared": list(self.compared),
-            "notCompared": list(self.not_compared),
-        }
-
 
 def compare(machine: Machine, shape: NodeShape, accelerator: Accelerator) -> Comparison:
-    """Compares what the outputs show; what they do not show is told in `not_compared` and is no difference."""
+    """Compares what the outputs show; what they do not show is named in `not_compared` and is no difference."""
     found: list[Difference] = []
     compared: list[str] = []
     unseen: list[str] = []

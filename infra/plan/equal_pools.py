@@ -15,7 +15,8 @@ from infra.errors import PlanError
 from infra.plan.placement import PodShape
 from infra.plan.pool.decision import PoolDecision, decide_pool
 
-# Stands for a name or a path in a decision, and is renamed afterwards. The simulated kubelet admits it as a pod's name, and nobody else has it.
+# Stands for a name or a path in a decision, and is renamed afterwards. The simulated kubelet admits it as a pod's name, and nobody
+# else has it.
 _STAND_IN = re.compile(r"stand-in-5c81f7e2-(pool|name\d+|path\d+)-end")
 
 

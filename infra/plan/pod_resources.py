@@ -10,9 +10,11 @@ from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
 from infra.units import GIB
 
-# vLLM's documentation (configuration/optimization): one physical core for the API server, one for the engine core, one a GPU worker.
+# vLLM's documentation (configuration/optimization): one physical core for the API server, one for the engine core, one a GPU
+# worker.
 CORES_BESIDE_WORKERS = 2
-# Twice the workers' floor: a core for the worker's launch thread and one for its copies, plus tokenisers of the API server, without taking the machine.
+# Twice the workers' floor: a core for the worker's launch thread and one for its copies, plus tokenisers of the API server, without
+# taking the machine.
 CORES_A_GPU = 4
 WORKER_BYTES = 4 * GIB  # resident Python, torch and CUDA or HIP runtime of a worker, with torch.compile at work
 FRONT_END_BYTES = 8 * GIB  # API server with tokenisers and chat templates, and the engine core with its scheduler

@@ -10,7 +10,8 @@ from infra.plan.memory.profile import EngineMemory, Span, engine_memory
 from infra.units import GIB
 from tests.plan.kv_logs import Start
 
-# What the source code says without any log: a sorted copy, its 64-bit indices and the radix sort's second buffers; or logits, probabilities and noise.
+# What the source code says without any log: a sorted copy, its 64-bit indices and the radix sort's second buffers; or logits,
+# probabilities and noise.
 SORTING_BYTES_BY_SOURCE, TRITON_BYTES_BY_SOURCE = 36.0, 12.0
 HIDDEN_COPIES_BY_SOURCE = 6.0
 BUFFERS_BY_SOURCE_GIB = {"single": 0.2, "linked": 1.0, "unlinked": 0.3}

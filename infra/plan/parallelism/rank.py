@@ -15,8 +15,9 @@ Objective = Literal["throughput", "latency"]
 COMFORTABLE_TOKENS = 32_768
 """Tokens of cache from which more GPUs a replica are not worth it: eight conversations of 4096 tokens. Then more replicas serve more."""
 
-# Shares of the ideal that a doubling leaves. They are judgement and only rank sizes that all fit: NVLink or xGMI before PCIe, tensor before pipeline inside
-# a link domain, pipeline before tensor over PCIe (as vLLM's guide advises), nothing over the network that need not be.
+# Shares of the ideal that a doubling leaves. They are judgement and only rank sizes that all fit: NVLink or xGMI before PCIe,
+# tensor before pipeline inside a link domain, pipeline before tensor over PCIe (as vLLM's guide advises), nothing over the network
+# that need not be.
 TENSOR_DOUBLING: dict[LinkClass, float] = {
     "link-domain": 0.85,
     "pcie": 0.6,

@@ -17,8 +17,8 @@ from infra.plan.pool.proof import MOST_STATES, Resident
 from infra.plan.pool.reserve import DEFAULT_MAX_PODS, Reservations
 from infra.units import GIB, parse_bytes, parse_millicpu
 
-# What our own and the platform's DaemonSets on a GPU node request together (network plugin, kube-proxy, feature discovery, device plugin,
-# exporters); they are Burstable or BestEffort, so that only the node fit counts them.
+# What our own and the platform's DaemonSets on a GPU node request together (network plugin, kube-proxy, feature discovery, device
+# plugin, exporters); they are Burstable or BestEffort, so that only the node fit counts them.
 DAEMON_MILLICPU, DAEMON_MEMORY_BYTES, DAEMON_PODS = 1000, 2 * GIB, 12
 ENOUGH_STATES = 400  # of a node whose pods are known not to block each other: the rest are more of the same
 

@@ -11,7 +11,8 @@ from infra.diagnosis import Diagnosis
 from infra.units import MIB, format_bytes, format_cpu_list, parse_bytes, parse_cpu_list, parse_quantity
 
 DEFAULT_MAX_PODS = 110
-# Defaults of Kubernetes on Linux (pkg/kubelet/eviction/defaults_linux.go). A map in the file replaces all of them: a signal left out becomes 0.
+# Defaults of Kubernetes on Linux (pkg/kubelet/eviction/defaults_linux.go). A map in the file replaces all of them: a signal left
+# out becomes 0.
 DEFAULT_EVICTION_HARD: Mapping[str, str] = {
     "memory.available": "100Mi",
     "nodefs.available": "10%",
@@ -19,7 +20,8 @@ DEFAULT_EVICTION_HARD: Mapping[str, str] = {
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
 }
-# Amazon's EKS image reserves 255Mi and 11Mi a pod for the kubelet and container runtime; OpenShift keeps 1Gi for the system's own services.
+# Amazon's EKS image reserves 255Mi and 11Mi a pod for the kubelet and container runtime; OpenShift keeps 1Gi for the system's own
+# services.
 _KUBE_BASE_BYTES, _KUBE_BYTES_PER_POD, _SYSTEM_BYTES = 255 * MIB, 11 * MIB, 1024 * MIB
 
 

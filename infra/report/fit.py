@@ -1,7 +1,10 @@
-"""The answer of `fit` as a table that is read at a glance."""
+"""A memory estimate as a table that is read at a glance, and as JSON."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from infra.plan.memory.reasons import estimate_as_json
 from infra.plan.memory.types import MemoryEstimate
 from infra.units import GIB, KIB
 
@@ -9,11 +12,17 @@ BAR_WIDTH = 40
 _VERDICTS = {"fits": "FITS", "marginal": "MARGINAL", "refused": "DOES NOT FIT"}
 
 
-def fit_table(estimate: MemoryEstimate, sizes: tuple[str, ...]) -> list[str]:
-    """The lines: verdict, bars of where a GPU's memory goes, what the cache holds, and the reasons."""
+def fit_as_json(estimate: MemoryEstimate, sizes: tuple[str, ...]) -> dict[str, Any]:
+    """The document of `fit --format json`; `sizes` are sentences about other parallel sizes, added to the reasons."""
+    document = estimate_as_json(estimate)
+    return {**document, "reasons": [*document["reasons"], *sizes]}
+
+
+def fit_as_text(estimate: MemoryEstimate, sizes: tuple[str, ...]) -> str:
+    """Verdict, bars of where a GPU's memory goes, what the cache holds, and the reasons."""
     size = f"tensor parallel {estimate.tensor_parallel_size} x pipeline parallel {estimate.pipeline_parallel_size}"
     version = dict(estimate.options)["vllm_version"] or estimate.engine.version
-    return [
+    lines = [
         f"{estimate.architecture.name} on {estimate.accelerator.id}, {size}, vLLM {version}",
         "",
         f"  {_VERDICTS[estimate.verdict]}  {estimate.reasons[0].split(': ', 1)[1]}",
@@ -24,6 +33,7 @@ def fit_table(estimate: MemoryEstimate, sizes: tuple[str, ...]) -> list[str]:
         "",
         *(f"  - {reason}" for reason in (*estimate.reasons[1:], *sizes)),
     ]
+    return "\n".join(lines)
 
 
 def _bars(estimate: MemoryEstimate) -> list[str]:
