@@ -275,7 +275,7 @@ def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -
         create_timeout_seconds=size.startup.create_timeout_seconds,
         update_timeout_seconds=size.startup.update_timeout_seconds,
         rank_binding=decision.bindings[model.name],
-        memory=size.memory.as_json(),
+        memory=size.memory,
         slots=decision.slots[model.name],
         places=decision.places[model.name],
         reasons=(*size.reasons, *decision.pod_reasons[model.name]),

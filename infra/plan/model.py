@@ -10,6 +10,7 @@ from infra.config.cluster import Connection
 from infra.config.models import Storage
 from infra.config.pools import CoTenant, Rollout, Taint
 from infra.diagnosis import Diagnosis
+from infra.plan.memory.types import MemoryEstimate
 
 QosClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 Vendor = Literal["nvidia", "amd"]
@@ -146,7 +147,7 @@ class ModelPlan:
     create_timeout_seconds: int
     update_timeout_seconds: int
     rank_binding: RankBinding | None  # None: the pod fits one NUMA node and the cpuset alone holds it there
-    memory: Mapping[str, Any]  # in the form of `python -m infra fit`
+    memory: MemoryEstimate
     slots: tuple[SlotGroup, ...]
     places: tuple[Slot, ...] = ()  # all that a pod can come to lie in on any node, in whatever order pods start; CPU ids left open
     reasons: tuple[str, ...]

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.plan.model import ClusterPlan, ModelPlan, NumaNodePlan, PoolPlan, Slot, SlotGroup
-from infra.units import format_bytes, format_cpu_list, format_gib
+from infra.report.fit import memory_as_json
+from infra.units import GIB, format_bytes, format_cpu_list, format_gib
 
 
 def plan_as_json(plan: ClusterPlan) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def _model_json(model: ModelPlan) -> dict[str, Any]:
             "cpusPerNumaNode": {str(node): count for node, count in binding.cpus_per_numa_node.items()},
             "memoryNodes": list(binding.memory_nodes),
         },
-        "memory": dict(model.memory),
+        "memory": memory_as_json(model.memory),
         "slots": [_slots_json(group) for group in model.slots],
         "reasons": list(model.reasons),
     }
@@ -147,10 +148,8 @@ def _text_lines(plan: ClusterPlan) -> Iterator[str]:
 
 
 def _kv_line(model: ModelPlan) -> str:
-    available, tokens = model.memory.get("availableKvGib"), model.memory.get("kvTokens")
-    if not available or not tokens:
-        return "KV cache: not estimated"
-    return f"KV cache per GPU: {available['low']:.1f} to {available['high']:.1f} GiB, room for {tokens['low']:,} to {tokens['high']:,} tokens"
+    available, tokens = model.memory.available, model.memory.tokens
+    return f"KV cache per GPU: {available.low / GIB:.1f} to {available.high / GIB:.1f} GiB, room for {tokens.low:,} to {tokens.high:,} tokens"
 
 
 def _some(names: tuple[str, ...], limit: int = 6) -> str:
@@ -191,10 +190,9 @@ def plan_as_markdown(plan: ClusterPlan) -> str:
             f"{group.nodes} x [{', '.join('NUMA ' + format_cpu_list(slot.numa_nodes) + ' GPUs ' + format_cpu_list(slot.gpus) for slot in group.slots)}]"
             for group in model.slots
         )
-        tokens = (model.memory.get("kvTokens") or {}).get("low")
         lines.append(
             f"| {model.name} | {model.node_pool} | {model.replicas} | {model.tensor_parallel_size} x {model.pipeline_parallel_size} | "
-            f"{model.gpus_per_pod} GPUs, {model.cpu} CPUs, {format_bytes(model.memory_bytes)} | {slots} | {'-' if tokens is None else f'{tokens:,}'} |"
+            f"{model.gpus_per_pod} GPUs, {model.cpu} CPUs, {format_bytes(model.memory_bytes)} | {slots} | {model.memory.tokens.low:,} |"
         )
     lines += ["", *(f"> **warning** `{warning.path}` {warning.message}" for warning in plan.warnings)]
     reasons = [(f"pool {p.name}", r) for p in plan.node_pools for r in p.reasons] + [

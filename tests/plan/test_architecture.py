@@ -13,7 +13,7 @@ from infra.catalog.load import models
 from infra.catalog.names import find_model
 from infra.errors import ConfigError, NumawiseError
 from infra.plan.architecture.reading import architecture_of, from_config_json
-from infra.plan.memory.kv_cache import kv_cache_spec
+from infra.plan.memory.kv_layout import kv_cache_spec
 from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.units import GIB
 

@@ -225,7 +225,7 @@ def test_decided_sizes_fit_and_stay_in_one_numa_node_where_they_can() -> None:
     for key in ("tensorParallelSize", "resources", "sharedMemory", "maxModelLen", "gpuMemoryUtilization"):
         del document["models"][0][key]
     model = plan(document).models[0]
-    assert model.memory["fits"]
+    assert model.memory.fits
     assert model.gpus_per_pod <= 4
     assert all(len(slot.numa_nodes) == 1 for group in model.slots for slot in group.slots)
 

@@ -11,8 +11,8 @@ _COUNTED = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "gemma3", "mistral3
 def vision_tower(top: ConfigFields, text_hidden: int, published_parameters: int | None = None) -> VisionTower | None:
     """The vision encoder and projector of a config.json, or None for a text model.
 
-    Qwen VL towers, SigLIP (Gemma 3), Pixtral (Mistral 3) and Llama 4 are counted tensor by tensor; others as a plain encoder, within some percent. A wrong type
-    becomes a problem of `top`.
+    Qwen VL towers, SigLIP (Gemma 3), Pixtral (Mistral 3) and Llama 4 are counted tensor by tensor; others as a plain encoder,
+    within some percent. A wrong type becomes a problem of `top`.
     """
     values = top.mapping("vision_config")
     if not values:

@@ -15,8 +15,9 @@ LinkClass = Literal["none", "link-domain", "pcie", "cross-socket", "network", "u
 class TensorGroup:
     """The best place for a pod of `gpus` GPUs with tensor-parallel groups of `size`.
 
-    `link` is the worst link inside a group: one link domain (NVLink, xGMI), PCIe inside a NUMA node, PCIe across sockets, or the network; "unknown" where the
-    catalog does not know which GPUs are linked. `numa_nodes` are the fewest NUMA nodes that hold the pod, None where the map is not known.
+    `link` is the worst link inside a group: one link domain (NVLink, xGMI), PCIe inside a NUMA node, PCIe across sockets, or the
+    network; "unknown" where the catalog does not know which GPUs are linked. `numa_nodes` are the fewest NUMA nodes that hold the
+    pod, None where the map is not known.
     """
 
     size: int
