@@ -35,9 +35,6 @@ def startup_budget(
     weights_bytes: int,
     *,
     storage_bytes_per_second: float | None = None,
-    margin: Fraction | float = LOAD_MARGIN,
-    engine_start_seconds: int = ENGINE_START_SECONDS,
-    image_pull_seconds: int = IMAGE_PULL_SECONDS,
     replicas: int = 1,
     replicas_at_a_time: int = 1,
     budget_seconds: int | None = None,
@@ -52,18 +49,18 @@ def startup_budget(
     speed = storage_bytes_per_second or DEFAULT_STORAGE_BYTES_PER_SECOND
     load = ceil(weights_bytes / speed)
     measured = "" if storage_bytes_per_second else " (not stated: taken for a network file system)"
-    needed = ceil(load * Fraction(margin)) + engine_start_seconds
+    needed = ceil(load * LOAD_MARGIN) + ENGINE_START_SECONDS
     decided = budget_seconds if budget_seconds is not None else _round_up(needed, 30)
     reasons = [
         f"startup budget {decided} s: "
         + (
             f"given; loading {weights_bytes / 1e9:.0f} GB at {speed / 1e9:g} GB/s{measured} takes {load} s."
             if budget_seconds is not None
-            else f"loading {weights_bytes / 1e9:.0f} GB at {speed / 1e9:g} GB/s{measured} takes {load} s, x {float(margin):g},"
-            f" and {engine_start_seconds} s for compilation and graph capture."
+            else f"loading {weights_bytes / 1e9:.0f} GB at {speed / 1e9:g} GB/s{measured} takes {load} s, x {float(LOAD_MARGIN):g},"
+            f" and {ENGINE_START_SECONDS} s for compilation and graph capture."
         )
     ]
-    deadline = progress_deadline_seconds if progress_deadline_seconds is not None else _round_up(decided + image_pull_seconds, 60)
+    deadline = progress_deadline_seconds if progress_deadline_seconds is not None else _round_up(decided + IMAGE_PULL_SECONDS, 60)
     if deadline <= decided:
         raise PlanError(
             [
@@ -71,7 +68,7 @@ def startup_budget(
                     path=f"{path}.progressDeadlineSeconds" if path else "progressDeadlineSeconds",
                     code="DeadlineBelowBudget",
                     message=f"{deadline} s is not above the startup budget of {decided} s: the Deployment would be given up while the model loads."
-                    f" Use at least {_round_up(decided + image_pull_seconds, 60)}.",
+                    f" Use at least {_round_up(decided + IMAGE_PULL_SECONDS, 60)}.",
                 )
             ]
         )
@@ -84,7 +81,7 @@ def startup_budget(
         + (
             "given, above the startup budget."
             if progress_deadline_seconds is not None
-            else f"the startup budget and {image_pull_seconds} s to schedule and pull the image."
+            else f"the startup budget and {IMAGE_PULL_SECONDS} s to schedule and pull the image."
         )
     )
     reasons.append(

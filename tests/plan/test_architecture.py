@@ -35,7 +35,7 @@ def test_the_fields_of_a_plain_model_are_read() -> None:
     model = from_config_json(LLAMA, name="m")
     assert (model.layers, model.hidden, model.heads, model.kv_heads, model.head_dim) == (32, 4096, 32, 8, 128)
     assert model.attention == ("full",) * 32 and model.mlp == ("dense",) * 32
-    assert not model.tied_embeddings and not model.is_moe and not model.is_hybrid
+    assert not model.tied_embeddings and not model.is_moe
 
 
 def test_a_catalog_model_is_read_once() -> None:

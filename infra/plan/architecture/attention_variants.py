@@ -30,11 +30,11 @@ def latent_attention(text: ConfigFields, model_type: str) -> LatentAttention | N
     return LatentAttention(
         kv_lora_rank=rank,
         q_lora_rank=text.integer("q_lora_rank") or None,
-        nope_head_dim=nope,
-        rope_head_dim=rope,
-        v_head_dim=value,
-        index_heads=text.integer("index_n_heads", default=0) or 0,
-        index_head_dim=text.integer("index_head_dim", default=0) or 0,
+        nope_head_dim=text.required_integer("qk_nope_head_dim"),
+        rope_head_dim=text.required_integer("qk_rope_head_dim"),
+        v_head_dim=text.required_integer("v_head_dim"),
+        index_heads=text.integer("index_n_heads", default=0),
+        index_head_dim=text.integer("index_head_dim", default=0),
     )
 
 
@@ -57,19 +57,15 @@ def state_space(text: ConfigFields, hidden: int) -> StateSpace | None:
     state = text.integer("mamba_d_state", "ssm_state_size", minimum=1)
     if state is None:
         return None
-    head_dim = text.integer("mamba_d_head", "mamba_head_dim", minimum=1)
     heads = text.integer("mamba_n_heads", "mamba_num_heads", minimum=1)
-    expand = text.integer("mamba_expand", "expand", default=2, minimum=1) or 2
-    if head_dim is None and heads is not None:
-        head_dim = expand * hidden // heads
-    if heads is None or head_dim is None:
+    if heads is None:
         return None
+    expand = text.integer("mamba_expand", "expand", default=2, minimum=1)
     return StateSpace(
         heads=heads,
-        head_dim=head_dim,
-        groups=text.integer("mamba_n_groups", "n_groups", default=1, minimum=1) or 1,
+        head_dim=text.integer("mamba_d_head", "mamba_head_dim", default=expand * hidden // heads, minimum=1),
+        groups=text.integer("mamba_n_groups", "n_groups", default=1, minimum=1),
         state=state,
-        conv_kernel=text.integer("mamba_d_conv", "conv_kernel", default=4, minimum=1) or 4,
+        conv_kernel=text.integer("mamba_d_conv", "conv_kernel", default=4, minimum=1),
         conv_bias=text.boolean("mamba_conv_bias", "use_conv_bias", default=True),
-        proj_bias=text.boolean("mamba_proj_bias"),
     )

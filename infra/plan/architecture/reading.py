@@ -154,7 +154,7 @@ def _read(
             )
         )
         dtype = "bfloat16"
-    encoder_layers = text.integer("encoder_layers", default=0, maximum=LARGEST_LAYER_COUNT) or 0
+    encoder_layers = text.integer("encoder_layers", default=0, maximum=LARGEST_LAYER_COUNT)
     global_head_dim = text.integer("global_head_dim", minimum=1)
     return Architecture(
         name=name or str(top.values.get("_name_or_path") or model_type),
@@ -165,7 +165,7 @@ def _read(
         heads=heads,
         kv_heads=1 if model_type == "mamba" else kv_heads,
         head_dim=head_dim,
-        v_head_dim=mla.v_head_dim if mla else text.integer("v_head_dim", default=head_dim, minimum=1) or head_dim,
+        v_head_dim=mla.v_head_dim if mla else text.integer("v_head_dim", default=head_dim, minimum=1),
         vocab=vocab,
         intermediate=intermediate or 0,
         attention=attention,
@@ -198,14 +198,15 @@ def _read(
         norm_has_bias=model_type in LAYER_NORM_TYPES,
         position_embeddings=_position_embeddings(text, model_type),
         vision=vision_tower(top, hidden, vision_parameters),
-        mtp_layers=text.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0)
-        or 0,
+        mtp_layers=text.integer(
+            "num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0
+        ),
         mtp_own_embeddings=text.integer("num_nextn_predict_layers") is not None and model_type != "glm_moe_dsa",
         encoder_decoder=text.boolean("is_encoder_decoder", default=outer_type in ("whisper", "t5", "bart", "mbart")),
         encoder_layers=encoder_layers,
-        encoder_intermediate=text.integer("encoder_ffn_dim", default=0) or 0,
-        encoder_channels=text.integer("num_mel_bins", default=0) or 0,
-        encoder_positions=text.integer("max_source_positions", default=0) or 0,
+        encoder_intermediate=text.integer("encoder_ffn_dim", default=0),
+        encoder_channels=text.integer("num_mel_bins", default=0),
+        encoder_positions=text.integer("max_source_positions", default=0),
         max_position_embeddings=text.integer(
             "max_position_embeddings",
             "n_positions",
@@ -214,8 +215,7 @@ def _read(
             "max_target_positions",
             "model_max_length",
             default=0,
-        )
-        or 0,
+        ),
         state_dtype_bytes=state_dtype_bytes(text, model_type),
         dtype=dtype,
         quantization=quantization,
@@ -235,7 +235,7 @@ def _position_embeddings(text: ConfigFields, model_type: str) -> int:
     offset = LEARNED_POSITIONS.get(model_type)
     if offset is None:
         return 0
-    positions = text.integer("max_position_embeddings", "n_positions", "max_target_positions", default=0) or 0
+    positions = text.integer("max_position_embeddings", "n_positions", "max_target_positions", default=0)
     return positions + offset
 
 

@@ -66,7 +66,6 @@ class StateSpace:
     state: int
     conv_kernel: int
     conv_bias: bool = True
-    proj_bias: bool = False
 
     @property
     def inner(self) -> int:
@@ -77,8 +76,7 @@ class StateSpace:
 class VisionTower:
     """The vision encoder and its projector.
 
-    `parameters` are all of theirs where a published count gives them; else counted from the widths (`estimated` True: within some
-    percent).
+    `parameters` are all of theirs: a published count, or one from the widths.
     """
 
     layers: int
@@ -86,7 +84,6 @@ class VisionTower:
     intermediate: int
     heads: int
     parameters: int
-    estimated: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +156,6 @@ class Architecture:
     @cached_property
     def is_mla(self) -> bool:
         return self.mla is not None
-
-    @cached_property
-    def is_hybrid(self) -> bool:
-        """True where layers of different kinds share the KV cache, so that vLLM groups them."""
-        return len({kind for kind in self.attention if kind != "none"}) > 1
 
     @cached_property
     def dtype_bytes(self) -> int:

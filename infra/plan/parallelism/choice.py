@@ -26,12 +26,10 @@ LARGEST_POD_COUNT = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """A size that was not chosen although it works: `concurrency` requests of full length at once, `score` as ranked, and why it
-    lost."""
+    """A size that was not chosen although it works: `concurrency` requests of full length at once, and why it lost."""
 
     size: Size
     concurrency: float
-    score: float
     reason: str
 
 
@@ -50,7 +48,6 @@ class ParallelismChoice:
 
     size: Size
     concurrency: float
-    score: float
     group: TensorGroup
     reasons: tuple[str, ...]
     warnings: tuple[Diagnosis, ...]
@@ -90,14 +87,10 @@ class _Search:
     machines: Machines
     fits: Fits
     constraints: SizeConstraints
-    objective: Objective
     path: str
 
     def refusal(self, size: Size) -> Refusal | None:
         return size_refusal(self.architecture, self.machines, size, self.constraints)
-
-    def rank(self, size: Size, verdict: MemoryVerdict, objective: Objective) -> tuple[float, ...]:
-        return rank(size, verdict, self.machines, objective=objective, max_num_seqs=self.constraints.max_num_seqs)
 
 
 def choose(
@@ -116,9 +109,7 @@ def choose(
     inside a link domain. PlanError (with `path` as the model's place in the stack file) says which rule refuses, or what would fit.
     Costs one call of `fits` a size, some ten of them.
     """
-    search = _Search(
-        architecture=architecture, machines=machines, fits=fits, constraints=constraints, objective=objective, path=path
-    )
+    search = _Search(architecture=architecture, machines=machines, fits=fits, constraints=constraints, path=path)
     _check_constraints(architecture, constraints, path)
     rejected: list[Rejected] = []
     refused: list[tuple[Size, MemoryVerdict]] = []
@@ -131,7 +122,8 @@ def choose(
                 continue
             verdict = fits(size.parallel)
             if verdict.fits:
-                ranked.append(RankedSize(search.rank(size, verdict, objective), size, verdict))
+                value = rank(size, verdict, machines, objective=objective, max_num_seqs=constraints.max_num_seqs)
+                ranked.append(RankedSize(value, size, verdict))
             else:
                 refused.append((size, verdict))
                 rejected.append(Rejected(size=size, rule="Memory", reason=verdict.reason))
@@ -152,7 +144,6 @@ def choose(
     return ParallelismChoice(
         size=best.size,
         concurrency=best.verdict.concurrency,
-        score=_score(best, objective),
         group=group,
         reasons=choice_reasons(architecture, machines, constraints, ranked, group=group, objective=objective),
         warnings=choice_warnings(architecture, machines, constraints, best.size, group, path),
@@ -160,7 +151,6 @@ def choose(
             Alternative(
                 size=item.size,
                 concurrency=item.verdict.concurrency,
-                score=_score(item, objective),
                 reason=f"{item.size}: {served(item.verdict)} on {item.size.gpus} GPU{'s' if item.size.gpus > 1 else ''}",
             )
             for item in ranked[1:]
@@ -168,10 +158,6 @@ def choose(
         + _data_parallel_hint(search, best.size),
         rejected=tuple(rejected),
     )
-
-
-def _score(item: RankedSize, objective: Objective) -> float:
-    return item.rank[2] if objective == "throughput" else item.rank[0]
 
 
 def _data_parallel_hint(search: _Search, best: Size) -> tuple[Alternative, ...]:
@@ -193,7 +179,6 @@ def _data_parallel_hint(search: _Search, best: Size) -> tuple[Alternative, ...]:
         Alternative(
             size=size,
             concurrency=together,
-            score=search.rank(size, verdict, "latency")[1],
             reason=f"dataParallelSize {size.data_parallel_size} with enableExpertParallel: room for {together:.1f} requests of full length at once on the same "
             f"{size.gpus} GPUs, since latent attention's cache is not divided by tensor parallel; it is chosen only where it is asked for",
         ),
