@@ -88,11 +88,8 @@ def _read(
     vocab = text.integer("vocab_size", required=True, minimum=1)
     if layers is None or hidden is None or heads is None or vocab is None:
         return None
-    kv_heads = (
-        text.integer(
-            "num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "kv_n_heads", default=heads, minimum=1
-        )
-        or heads
+    kv_heads = text.integer(
+        "num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "kv_n_heads", default=heads, minimum=1
     )
     if model_type in ("gpt_bigcode", "falcon") and text.boolean("multi_query") and not text.boolean("new_decoder_architecture"):
         kv_heads = 1
