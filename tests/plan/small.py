@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from infra.catalog.names import find_accelerator
+from infra.catalog.types import Accelerator, AcceleratorMemory
 from infra.plan.architecture.reading import from_config_json
 from infra.plan.architecture.types import Architecture, LatentAttention, LinearAttention, MixtureOfExperts, StateSpace
 
@@ -26,6 +28,11 @@ def read(**changes: Any) -> Architecture:
     """The plain model of LLAMA with other fields of config.json; None leaves one out."""
     fields = {**LLAMA, **changes}
     return from_config_json({key: value for key, value in fields.items() if value is not None}, name="m")
+
+
+def device(name: str = "h100-sxm5-80gb", **memory: Any) -> Accelerator:
+    """A device of the catalog with another memory: torch_gib, torch_range_gib, torch_vf_gib."""
+    return replace(find_accelerator(name), memory=AcceleratorMemory(**memory))
 
 
 SMALL = Architecture(

@@ -102,7 +102,7 @@ def _one_page_size(caches: dict[str, LayerCache]) -> dict[str, LayerCache]:
     unified = {}
     for kind, cache in caches.items():
         tokens = cache.block_tokens
-        if cache.kind != "state" and cache.page_bytes and largest % cache.page_bytes == 0:
+        if cache.kind != "state" and largest % cache.page_bytes == 0:
             tokens *= largest // cache.page_bytes
         unified[kind] = LayerCache(kind=cache.kind, page_bytes=largest, block_tokens=tokens, window=cache.window)
     return unified
