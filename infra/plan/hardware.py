@@ -37,7 +37,8 @@ class PoolHardware:
     def share_for(self, gpus: int) -> MachineShare:
         """What the NUMA nodes that `gpus` GPUs need have for pods: a core of each node and 3 % of its memory less.
 
-        The exact reservation is decided later, with the pods; tenants may lie on any NUMA node, so a pod of one node leaves room for all of them.
+        The exact reservation is decided later, with the pods; tenants may lie on any NUMA node, so a pod of one node leaves room
+        for all of them.
         """
         nodes = self._nodes_for(gpus)
         threads = self.shape.threads_per_core or 1

@@ -10,17 +10,25 @@ from infra.catalog.names import find_model
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
+from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
 from infra.plan.engine import engine_problems, engine_warnings
 from infra.plan.hardware import PoolHardware
 from infra.plan.images import pinned
-from infra.plan.memory.estimate import MemoryEstimate, block_size_refusal, estimate_memory, options_of_engine_args
+from infra.plan.memory.block_size import block_size_refusal
+from infra.plan.memory.estimate import estimate_memory
+from infra.plan.memory.options import EngineOptions, options_of_engine_args
 from infra.plan.memory.profile import engine_memory
+from infra.plan.memory.reasons import memory_reasons
+from infra.plan.memory.types import MemoryEstimate
 from infra.plan.memory.weights import weights_bytes_per_rank
-from infra.plan.parallelism.choice import ParallelismChoice, Verdict, choose
+from infra.plan.parallelism.choice import ParallelismChoice, choose
+from infra.plan.parallelism.rank import MemoryVerdict
+from infra.plan.parallelism.sizes import Machines, SizeConstraints
 from infra.plan.placement import PodShape
-from infra.plan.pod_resources import PodNeeds, PodResources, StartupBudget, decide_pod_resources, startup_budget
+from infra.plan.pod_resources import PodNeeds, PodResources, decide_pod_resources
+from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
 # Utilisation where the stack file gives none. vLLM's own default is 0.92; on AMD 0.90 leaves room for RCCL and the HIP runtime.
@@ -96,12 +104,11 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
             f"{path}.dataParallelSize",
             f"is {choice.data_parallel_size} over {choice.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
         )
-    memory = sizer.estimate(
-        max_model_len, choice.tensor_parallel_size, choice.pipeline_parallel_size, choice.data_parallel_size, choice.expert_parallel
-    )
+    memory = sizer.estimate(max_model_len, choice.size.parallel)
+    memory_sentences = memory_reasons(memory)
     if not memory.fits:
         raise PlanError.one(
-            "DoesNotFit", path, f"{model.model or model.name} does not fit {hardware.accelerator.id}: {'; '.join(memory.reasons)}"
+            "DoesNotFit", path, f"{model.model or model.name} does not fit {hardware.accelerator.id}: {'; '.join(memory_sentences)}"
         )
     checkpoint_bytes = _checkpoint_bytes(architecture, model)
     resources = _resources(model, path, hardware, choice, checkpoint_bytes)
@@ -131,7 +138,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         image=model.image or pinned(IMAGE_PINS[hardware.accelerator.vendor], mirror=None),
         vllm_version=engine_memory(None).version,
         pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
-        reasons=(*choice.reasons, length_reason, *memory.reasons, *resources.reasons, strategy_reason, *budget.reasons),
+        reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, strategy_reason, *budget.reasons),
         warnings=(*engine_warnings(model, path), *resources.warnings, *choice.warnings),
     )
 
@@ -156,13 +163,9 @@ class _Sizer:
     hardware: PoolHardware
     utilization: float
 
-    def estimate(self, max_model_len: int, tensor: int, pipeline: int, data: int, experts: bool) -> MemoryEstimate:
+    def estimate(self, max_model_len: int, sizes: ParallelSizes) -> MemoryEstimate:
         model = self.model
-        return estimate_memory(
-            self.architecture,
-            self.hardware.accelerator,
-            tensor_parallel_size=tensor,
-            pipeline_parallel_size=pipeline,
+        options = EngineOptions(
             gpu_memory_utilization=self.utilization,
             max_model_len=max_model_len,
             max_num_seqs=model.max_num_seqs,
@@ -171,10 +174,9 @@ class _Sizer:
             dtype=model.dtype,
             quantization=model.quantization,
             kv_cache_dtype=model.kv_cache_dtype,
-            expert_parallel=experts,
-            data_parallel_size=data,
             **options_of_engine_args(model.engine_args),
         )
+        return estimate_memory(self.architecture, self.hardware.accelerator, sizes, options)
 
     def choose(self, path: str) -> tuple[int, str, ParallelismChoice]:
         """The context, why it is that, and the split: the user's context, or the longest of the model's that fits for certain."""
@@ -213,13 +215,7 @@ class _Sizer:
         model, pool = self.model, self.hardware.pool
         # Without NUMA ids of the devices the policy sees CPUs and memory alone, and does not bound the GPUs of a pod.
         single = pool.kubelet.get("topologyManagerPolicy") == "single-numa-node" and self.hardware.reports_numa
-        return choose(
-            self.architecture,
-            self.hardware.shape,
-            self.hardware.accelerator,
-            nodes=len(pool.names_of_nodes),
-            fits=lambda *size: self._verdict(max_model_len, *size),
-            objective=model.objective,
+        constraints = SizeConstraints(
             tensor_parallel_size=model.tensor_parallel_size,
             pipeline_parallel_size=model.pipeline_parallel_size,
             data_parallel_size=model.data_parallel_size,
@@ -229,12 +225,19 @@ class _Sizer:
             pods_per_node=1 if model.pod_anti_affinity == "required" else None,
             gpus_per_numa_node_limit=self.hardware.largest_numa_gpus if single else None,
             max_num_seqs=model.max_num_seqs or DEFAULT_SEQUENCES,
+        )
+        return choose(
+            self.architecture,
+            Machines(shape=self.hardware.shape, accelerator=self.hardware.accelerator, nodes=len(pool.names_of_nodes)),
+            lambda sizes: self._verdict(max_model_len, sizes),
+            constraints,
+            objective=model.objective,
             path=path,
         )
 
-    def _verdict(self, max_model_len: int, *size: Any) -> Verdict:
-        memory = self.estimate(max_model_len, *size)
-        return Verdict(
+    def _verdict(self, max_model_len: int, sizes: ParallelSizes) -> MemoryVerdict:
+        memory = self.estimate(max_model_len, sizes)
+        return MemoryVerdict(
             fits=memory.fits,
             concurrency=memory.concurrency.expected,
             largest_max_model_len=memory.largest_max_model_len,

@@ -1,74 +1,64 @@
-"""A memory estimate as a table that is read at a glance, and as JSON."""
+"""A memory estimate as JSON, the form of `python -m infra fit --format json`."""
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
-from infra.plan.memory.reasons import estimate_as_json
+from infra.plan.memory.profile import measured_error
+from infra.plan.memory.reasons import memory_reasons
+from infra.plan.memory.span import Span
 from infra.plan.memory.types import MemoryEstimate
-from infra.units import GIB, KIB
-
-BAR_WIDTH = 40
-_VERDICTS = {"fits": "FITS", "marginal": "MARGINAL", "refused": "DOES NOT FIT"}
+from infra.plan.parallelism.fitting import valid_sizes
+from infra.units import GIB
 
 
-def fit_as_json(estimate: MemoryEstimate, sizes: tuple[str, ...]) -> dict[str, Any]:
-    """The document of `fit --format json`; `sizes` are sentences about other parallel sizes, added to the reasons."""
-    document = estimate_as_json(estimate)
-    return {**document, "reasons": [*document["reasons"], *sizes]}
+def _span_gib(span: Span) -> dict[str, float]:
+    return {end: round(getattr(span, end) / GIB, 3) for end in ("low", "expected", "high")}
 
 
-def fit_as_text(estimate: MemoryEstimate, sizes: tuple[str, ...]) -> str:
-    """Verdict, bars of where a GPU's memory goes, what the cache holds, and the reasons."""
-    size = f"tensor parallel {estimate.tensor_parallel_size} x pipeline parallel {estimate.pipeline_parallel_size}"
-    version = dict(estimate.options)["vllm_version"] or estimate.engine.version
-    lines = [
-        f"{estimate.architecture.name} on {estimate.accelerator.id}, {size}, vLLM {version}",
-        "",
-        f"  {_VERDICTS[estimate.verdict]}  {estimate.reasons[0].split(': ', 1)[1]}",
-        "",
-        *_bars(estimate),
-        "",
-        *_capacity(estimate),
-        "",
-        *(f"  - {reason}" for reason in (*estimate.reasons[1:], *sizes)),
-    ]
-    return "\n".join(lines)
+def _finite(value: float) -> float | None:
+    """Two digits; None for a model without any cache, whose concurrency memory does not limit."""
+    return round(value, 2) if isfinite(value) else None
 
 
-def _bars(estimate: MemoryEstimate) -> list[str]:
-    stage = estimate.fullest
-    parts = [
-        ("weights", stage.weights.expected),
-        ("activations", stage.activation.peak.expected),
-        ("outside torch", stage.communication.expected),
-        ("graphs", stage.graphs.expected),
-        ("KV cache", max(0.0, estimate.available.expected)),
-        ("beside the budget", estimate.total_bytes - estimate.requested.expected),
-    ]
-    lines = [f"  of {estimate.total_bytes / GIB:.2f} GiB a GPU{'' if estimate.gpus == 1 else ', on the fullest rank'}        GiB"]
-    for name, size in parts:
-        bar = "#" * min(BAR_WIDTH, round(BAR_WIDTH * max(0.0, size) / estimate.total_bytes))
-        lines.append(f"  {name:<20}{size / GIB:>9.2f}  {bar}".rstrip())
-    missing = -estimate.available.expected
-    if missing > 0:
-        lines.append(
-            f"  {'missing':<20}{missing / GIB:>9.2f}  {'!' * min(BAR_WIDTH, max(1, round(BAR_WIDTH * missing / estimate.total_bytes)))}"
-        )
-    return lines
+def memory_as_json(estimate: MemoryEstimate) -> dict[str, Any]:
+    """The keys of `python -m infra fit --format json`; sizes are those of one GPU, on the fullest rank."""
+    stage, tokens = estimate.fullest, estimate.tokens
+    error = measured_error()
+    return {
+        "verdict": estimate.verdict,
+        "fits": estimate.fits,
+        "model": estimate.architecture.name,
+        "gpu": estimate.accelerator.id,
+        "vllmVersion": estimate.options.vllm_version or estimate.engine.version,
+        "tensorParallelSize": estimate.sizes.tensor_parallel_size,
+        "pipelineParallelSize": estimate.sizes.pipeline_parallel_size,
+        "gpus": estimate.sizes.gpus,
+        "gpuMemoryUtilization": estimate.gpu_memory_utilization,
+        "maxModelLen": estimate.max_model_len,
+        "maxNumSeqs": estimate.max_num_seqs,
+        "maxNumBatchedTokens": estimate.max_num_batched_tokens,
+        "blockSize": estimate.block_size,
+        "totalGib": round(estimate.total_bytes / GIB, 3),
+        "requestedGib": round(estimate.requested.expected / GIB, 3),
+        "weightsGib": round(stage.weights.expected / GIB, 3),
+        "activationGib": _span_gib(stage.activation.peak),
+        "nonTorchGib": _span_gib(stage.communication),
+        "cudaGraphsGib": _span_gib(stage.graphs),
+        "kvBytesPerTokenPerGpu": estimate.kv_bytes_per_token,
+        "neededKvGib": round(estimate.needed_bytes / GIB, 3),
+        "availableKvGib": _span_gib(estimate.available),
+        "kvTokens": {"low": tokens.low, "expected": tokens.expected, "high": tokens.high},
+        "maxConcurrency": {end: _finite(getattr(estimate.concurrency, end)) for end in ("low", "expected", "high")},
+        "largestMaxModelLen": estimate.largest_max_model_len,
+        "validTensorParallelSizes": list(valid_sizes(estimate)),
+        "measuredError": {"starts": error.starts, "median": error.median, "ninetieth": error.ninetieth, "mean": error.mean},
+        "reasons": list(memory_reasons(estimate)),
+    }
 
 
-def _capacity(estimate: MemoryEstimate) -> list[str]:
-    available, tokens, concurrency = estimate.available, estimate.tokens, estimate.concurrency
-    heading = f"  {'':<20}{'low':>12}{'expected':>12}{'high':>12}"
-    rows = [
-        ("KV cache, GiB", *(f"{value / GIB:.2f}" for value in (available.low, available.expected, available.high))),
-        ("tokens", *(f"{value:,}" for value in (tokens.low, tokens.expected, tokens.high))),
-        (f"x {estimate.max_model_len:,}", *(f"{value:.2f}" for value in (concurrency.low, concurrency.expected, concurrency.high))),
-    ]
-    return [
-        heading,
-        *(f"  {name:<20}{low:>12}{expected:>12}{high:>12}" for name, low, expected, high in rows),
-        "",
-        f"  largest max_model_len {estimate.largest_max_model_len:,}; {estimate.kv_bytes_per_token / KIB:g} KiB a token and GPU",
-    ]
+def fit_as_json(estimate: MemoryEstimate, size_reasons: tuple[str, ...]) -> dict[str, Any]:
+    """The document of `fit --format json`: the estimate, and sentences about other parallel sizes among the reasons."""
+    document = memory_as_json(estimate)
+    return {**document, "reasons": [*document["reasons"], *size_reasons]}

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from statistics import median
 
-from infra.plan.memory.profile import EngineMemory, Span, engine_memory
+from infra.plan.memory.profile import EngineMemory, engine_memory
+from infra.plan.memory.span import Span
 from infra.units import GIB
 from tests.plan.kv_logs import Start
 

@@ -12,8 +12,9 @@ from infra.catalog.load import accelerators, parse_yaml
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
 from infra.plan.architecture.reading import from_config_json
 from infra.plan.architecture.types import Architecture
-from infra.plan.memory.estimate import MemoryEstimate, estimate_memory
+from infra.plan.memory.types import MemoryEstimate
 from infra.units import GIB
+from tests.plan.estimates import estimate_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kv-logs"
 AMD_NAMES = ("Radeon", "Hygon")
@@ -105,7 +106,7 @@ class Start:
     def estimate(self, **changes: Any) -> MemoryEstimate:
         architecture, accelerator = self.architecture, self.accelerator
         assert architecture is not None and accelerator is not None
-        return estimate_memory(architecture, accelerator, **(self.options | changes))
+        return estimate_of(architecture, accelerator, **(self.options | changes))
 
     def logged_available_gib(self, estimate: MemoryEstimate) -> float | None:
         """The available cache that was printed; else from the tokens or blocks where every layer keeps every token."""

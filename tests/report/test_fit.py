@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from infra.plan.memory.types import MemoryEstimate
-from infra.report.fit import fit_as_text
+from infra.report.fit_table import fit_as_text
 from infra.units import GIB
 
 

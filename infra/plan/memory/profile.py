@@ -1,4 +1,5 @@
-"""What a version of vLLM keeps back from the KV cache at start-up, as data: default sizes, sampler, graphs, communication buffers."""
+"""What a version of vLLM keeps back from the KV cache at start-up, as data: default sizes, sampler, graphs, communication
+buffers."""
 
 from __future__ import annotations
 
@@ -13,38 +14,9 @@ from infra.catalog.reader import Reader
 from infra.catalog.types import Accelerator, Vendor
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError
+from infra.plan.memory.span import NOTHING, Span
 from infra.units import GIB
 
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """A number that is not exact: low, expected and high, in one unit."""
-
-    low: float
-    expected: float
-    high: float
-
-    def __add__(self, other: Span) -> Span:
-        return Span(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
-
-    def scaled(self, factor: float) -> Span:
-        return Span(low=self.low * factor, expected=self.expected * factor, high=self.high * factor)
-
-    @classmethod
-    def exact(cls, value: float) -> Span:
-        return cls(low=value, expected=value, high=value)
-
-    @classmethod
-    def maximum(cls, *spans: Span) -> Span:
-        """The largest of them, end by end: the peak over phases that follow one another."""
-        return cls(
-            low=max(span.low for span in spans),
-            expected=max(span.expected for span in spans),
-            high=max(span.high for span in spans),
-        )
-
-
-NOTHING = Span.exact(0.0)
 LARGEST_GRAPH = 512  # sequences of vLLM's largest CUDA graph where nothing else is said
 REFERENCE_CAPTURE_SIZES = 51  # those up to 512
 
@@ -94,12 +66,13 @@ class Baseline:
 class EngineMemory:
     """How one range of vLLM versions, `since` to `version`, spends memory besides weights and cache.
 
-    `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden] beside an MLP.
-    `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens. `graph_bytes_a_layer` by "dense" or "moe":
-    what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what the graphs hold afterwards. `warm_up_outside_budget`: the sampler is
-    warmed up after the cache is taken and finds none of the profile's memory. `budget_spread` is the share of the budget that nothing explains,
-    `unstated_spread` the share of the cache by which runs with unstated settings exceed the estimate.
-    `latent_cache`: an MLA model caches the latent; before 0.7 its full keys and values.
+    `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden]
+    beside an MLP. `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens.
+    `graph_bytes_a_layer` by "dense" or "moe": what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what
+    the graphs hold afterwards. `warm_up_outside_budget`: the sampler is warmed up after the cache is taken and finds none of the
+    profile's memory. `budget_spread` is the share of the budget that nothing explains, `unstated_spread` the share of the cache by
+    which runs with unstated settings exceed the estimate. `latent_cache`: an MLA model caches the latent; before 0.7 its full keys
+    and values.
     """
 
     since: str
@@ -172,7 +145,8 @@ def version_key(version: str) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=64)
 def engine_memory(version: str | None = None) -> EngineMemory:
-    """What this version of vLLM does with memory; None is the newest that is known. A newer one is taken to do as the newest known."""
+    """What this version of vLLM does with memory; None is the newest that is known. A newer one is taken to do as the newest
+    known."""
     releases = _releases()
     if version is None:
         return releases[-1][1]
