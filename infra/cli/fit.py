@@ -20,7 +20,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from infra.catalog.names import find_accelerator, find_model
+from infra.catalog.confidence import accelerator_warnings, model_warnings
+from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError, NumawiseError, PlanError
@@ -76,6 +77,7 @@ class Question:
     architecture: Architecture
     accelerator: Accelerator
     options: dict[str, Any]
+    warnings: tuple[Diagnosis, ...]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,9 +90,10 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "json":
         document = estimate_as_json(estimate)
         document["reasons"] += sizes
+        document["warnings"] = [warning.as_json() for warning in question.warnings]
         print(json.dumps(document, indent=2))
     else:
-        print("\n".join(fit_table(estimate, sizes)))
+        print("\n".join([*fit_table(estimate, sizes), *(f"warning: {warning}" for warning in question.warnings)]))
     return 0 if estimate.fits else 1
 
 
@@ -108,7 +111,10 @@ def read_question(args: argparse.Namespace) -> Question:
         problems += [_invalid("--block-size", refusal)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
-    return Question(architecture=architecture, accelerator=accelerator, options=options)
+    warnings = [*accelerator_warnings(accelerator, "--gpu")]
+    if not (given and given.config is not None):
+        warnings += model_warnings(find_model(architecture.name), "--model")
+    return Question(architecture=architecture, accelerator=accelerator, options=options, warnings=tuple(warnings))
 
 
 def _from_file(args: argparse.Namespace) -> ModelFile | None:
@@ -238,7 +244,7 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
         hint = " Or give it inline: --gpu-memory-gib 23.6 (what torch reports as total_memory) and --gpu-vendor nvidia|amd."
         problems += [replace(problem, message=problem.message + hint) for problem in error.problems]
         return None
-    return known if memory_gib is None else replace(known, memory=AcceleratorMemory(torch_gib=memory_gib))
+    return known if memory_gib is None else with_memory(known, AcceleratorMemory(torch_gib=memory_gib))
 
 
 def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerator:
@@ -247,12 +253,10 @@ def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerato
         id=name,
         vendor=vendor,  # type: ignore[arg-type]
         driver_name=name,
-        resource_name=f"{vendor}.com/gpu",
-        label_key="",
-        label_value=None,
         architecture="",
         memory=AcceleratorMemory(torch_gib=memory_gib),
         fabric=Fabric(kind="pcie"),
+        confidence="high",
     )
 
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from infra.catalog.load import pins
-from infra.catalog.machine import shape_warnings
+from infra.catalog import pinned_image
+from infra.catalog.confidence import hardware_warnings
+from infra.catalog.vendors import vendors
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis, did_you_mean, in_order
 from infra.errors import NumawiseError, PlanError
@@ -27,7 +28,6 @@ from infra.plan.pool.decision import PoolDecision
 from infra.plan.sizing import EqualModels, SizedModel
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
-DEVICE_PLUGIN_PINS = {"nvidia": "nvidia-device-plugin", "amd": "amd-device-plugin"}
 
 
 def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
@@ -36,7 +36,7 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
     warnings: list[Diagnosis] = []
     _check_names(config, problems)
     hardware = _hardware(config, problems)
-    warnings += [warning for item in hardware.values() for warning in shape_warnings(item.shape, f"{item.path}.nodeShape")]
+    warnings += [warning for item in hardware.values() for warning in hardware_warnings(item.shape, item.accelerator, item.path)]
     sized: dict[int, SizedModel] = {}
     equal_models = EqualModels()
     for index, model in enumerate(config.models):
@@ -217,7 +217,7 @@ def _pool_plan(hardware: PoolHardware, decision: PoolDecision) -> PoolPlan:
         device_plugin=DevicePluginPlan(
             mode=pool.device_plugin.mode,
             pass_device_specs=pool.device_plugin.pass_device_specs,
-            image=pins()[DEVICE_PLUGIN_PINS[accelerator.vendor]].pinned_reference,
+            image=pinned_image(vendors()[accelerator.vendor].device_plugin_pin),
             device_groups=pool.device_plugin.device_groups,
         ),
         co_tenants=pool.co_tenants,

@@ -6,8 +6,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infra.catalog.load import pins
+from infra.catalog import pinned_image
+from infra.catalog.confidence import model_warnings
 from infra.catalog.names import find_model
+from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
@@ -23,11 +25,8 @@ from infra.plan.placement import PodShape
 from infra.plan.pod_resources import PodNeeds, PodResources, StartupBudget, decide_pod_resources, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
-# Utilisation where the stack file gives none. vLLM's own default is 0.92; on AMD 0.90 leaves room for RCCL and the HIP runtime.
-DEFAULT_UTILIZATION = {"nvidia": 0.92, "amd": 0.90}
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
-IMAGE_PINS = {"nvidia": "vllm-nvidia", "amd": "vllm-amd"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +86,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
         if refusal is not None:
             raise PlanError.one("BlockSize", f"{path}.blockSize", refusal)
-    utilization = model.gpu_memory_utilization or DEFAULT_UTILIZATION[hardware.accelerator.vendor]
+    utilization = model.gpu_memory_utilization or vendors()[hardware.accelerator.vendor].gpu_memory_utilization
     sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
     max_model_len, length_reason, choice = sizer.choose(path)
     memory = sizer.estimate(
@@ -122,11 +121,11 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         startup=budget,
         max_surge=surge,
         max_unavailable=unavailable,
-        image=model.image or pins()[IMAGE_PINS[hardware.accelerator.vendor]].pinned_reference,
+        image=model.image or pinned_image(vendors()[hardware.accelerator.vendor].engine_pin),
         vllm_version=engine_memory(None).version,
         pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
         reasons=(*choice.reasons, length_reason, *memory.reasons, *resources.reasons, strategy_reason, *budget.reasons),
-        warnings=(*engine_warnings(model, path), *resources.warnings, *choice.warnings),
+        warnings=(*engine_warnings(model, path), *_fact_warnings(model, path), *resources.warnings, *choice.warnings),
     )
 
 
@@ -134,6 +133,11 @@ def _architecture(model: Model, path: str) -> Architecture:
     if model.model_config_json is not None:
         return from_config_json(model.model_config_json, name=model.model or model.name, path=f"{path}.modelConfig")
     return architecture_of(find_model(model.model or "", f"{path}.model"))
+
+
+def _fact_warnings(model: Model, path: str) -> tuple[Diagnosis, ...]:
+    """Of a model whose facts are the catalog's."""
+    return () if model.model_config_json is not None else model_warnings(find_model(model.model or ""), f"{path}.model")
 
 
 def _checkpoint_bytes(architecture: Architecture, model: Model) -> int:
