@@ -51,7 +51,7 @@ def inline_shape(facts: Topology, path: str, problems: list[Diagnosis] | None = 
         found.append(Diagnosis(f"{path}.numaNodes", "InvalidValue", message))
     found += group_problems(facts, path, len(gpus))
     if accelerator is not None and facts.partition is not None:
-        found += _partition_problems(accelerator, facts.partition, path)
+        found += _partition_problems(accelerator, facts.partition, len(gpus), path)
     if found or accelerator is None:
         raise ConfigError(found)
     return NodeShape(
@@ -105,13 +105,15 @@ def _accelerator(facts: Topology, path: str, found: list[Diagnosis]) -> Accelera
         return None
 
 
-def _partition_problems(accelerator: Accelerator, partition: str, path: str) -> list[Diagnosis]:
-    known = [mode.name for mode in accelerator.partition_modes]
-    if partition.upper() in known:
+def _partition_problems(accelerator: Accelerator, partition: str, gpus: int, path: str) -> list[Diagnosis]:
+    devices = {mode.name: mode.devices for mode in accelerator.partition_modes}
+    of_a_card = devices.get(partition.upper())
+    if of_a_card is not None and gpus % of_a_card == 0:
         return []
-    message = (
-        f"is {partition!r}; {accelerator.id} knows {', '.join(known)}."
-        if known
-        else f"is {partition!r}; {accelerator.id} has no partition modes."
-    )
+    if of_a_card is not None:
+        message = f"is {partition!r}, which makes {of_a_card} devices of a card; {gpus} GPUs are listed, and a multiple of {of_a_card} is expected."
+    elif devices:
+        message = f"is {partition!r}; {accelerator.id} knows {', '.join(devices)}."
+    else:
+        message = f"is {partition!r}; {accelerator.id} has no partition modes."
     return [Diagnosis(f"{path}.partition", "InvalidValue", message)]

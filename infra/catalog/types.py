@@ -206,6 +206,11 @@ class NodeShape:
         return tuple(names)
 
     @property
+    def lists_cpus(self) -> bool:
+        """Whether the CPUs of every NUMA node are known."""
+        return bool(self.numa_nodes) and all(node.cpus is not None for node in self.numa_nodes)
+
+    @property
     def hides_numa(self) -> bool:
         """True for a virtual machine with a flat topology: its device plugin reports no NUMA node of a GPU."""
         return self.virtual_machine is True and self.numa_in_guest is False

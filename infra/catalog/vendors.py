@@ -16,9 +16,6 @@ class VendorFacts(Entry):
     resource_name: str = Field(description="The extended resource that its device plugin offers.")
     product_label: str = Field(description="The node label whose value names the accelerator.")
     fabric_name: str = Field(description="What it calls the links between its devices.")
-    pci_vendor_id: str = Field(
-        description="Its PCI vendor id, four hexadecimal digits; `pciIds` of its accelerators begin with it."
-    )
     device_plugin_pin: str = Field(description="The device plugin's image, an id of pins.yaml.")
     engine_pin: str = Field(description="vLLM's image, an id of pins.yaml.")
     gpu_memory_utilization: Utilization = Field(description="Share of the device's memory where the stack file gives none.")

@@ -15,6 +15,7 @@ from infra.units import format_bytes, format_cpu_list, parse_cpu_list
 
 Agreement = Literal["same", "degraded", "different", "virtual"]
 MIB = 2**20
+LEAST_MEMORY_SHARE = 0.85  # of what the maker states: firmware, kernel and a hypervisor take the rest
 MEMORY_TOLERANCE = 0.02  # ECC and drivers move what nvidia-smi prints by less
 
 
@@ -74,6 +75,7 @@ def compare(machine: Machine, shape: NodeShape, accelerator: Accelerator) -> Com
         flat = _compare_numa(matrix, shape, found, compared, unseen)
         _compare_nics(matrix, shape, found, compared)
     _compare_nodes(machine, shape, found, compared)
+    _compare_totals(machine, shape, found)
     _compare_names(machine, shape, accelerator, found, compared)
     if any(not difference.worse for difference in found):
         verdict: Agreement = "different"
@@ -270,6 +272,21 @@ def _compare_nodes(machine: Machine, shape: NodeShape, found: list[Difference], 
                 found.append(Difference(message=f"{what} is {have_number} and {want_number} is expected", worse=False))
         if len(found) == before and shape.numa_nodes:
             compared.append("CPUs and memory" if kind == "numactl-H" else "the CPUs of each NUMA node")
+
+
+def _compare_totals(machine: Machine, shape: NodeShape, found: list[Difference]) -> None:
+    """CPUs and memory of the whole machine, where the catalog does not know them by NUMA node."""
+    lscpu, numactl = machine.first("lscpu"), machine.first("numactl-H")
+    cpus = lscpu.fields["cpus"] if lscpu is not None else None
+    if cpus is not None and shape.cpu_count is not None and not shape.lists_cpus and cpus != shape.cpu_count:
+        found.append(Difference(message=f"{cpus} CPUs are shown and {shape.cpu_count} are expected", worse=False))
+    sizes = list(numactl.fields.get("size_mib", {}).values()) if numactl is not None else []
+    if not sizes or None in sizes or shape.memory_bytes is None:
+        return
+    total = sum(sizes) * MIB
+    if not LEAST_MEMORY_SHARE * shape.memory_bytes <= total <= shape.memory_bytes:
+        message = f"{format_bytes(total)} of memory are shown and {format_bytes(shape.memory_bytes)}, less what the kernel takes, are expected"
+        found.append(Difference(message=message, worse=total < shape.memory_bytes))
 
 
 def _compare_names(
