@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from infra.catalog.load import accelerators, catalog_problems, models, shapes
 from infra.config.load import load_stack_file, stack_file
 from infra.errors import NumawiseError
 from infra.observe.client import ApiError, Client
@@ -45,7 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    checks = [_python(), *_packages(), _pulumi(), _provider_plugin(), _kubectl(), *(_stack(args.stack) if args.stack else ())]
+    checks = [
+        _python(),
+        *_packages(),
+        _catalog(),
+        _pulumi(),
+        _provider_plugin(),
+        _kubectl(),
+        *(_stack(args.stack) if args.stack else ()),
+    ]
     missing = [check for check in checks if not check.ok and check.needed_for == "everything"]
     if args.format == "json":
         print(json.dumps({"ok": not missing, "checks": [asdict(check) for check in checks]}, indent=2))
@@ -95,6 +104,19 @@ def _packages() -> Iterator[Check]:
             remedy=f"pip install {name}=={pinned}",
             needed_for=uses,
         )
+
+
+def _catalog() -> Check:
+    """Commands validate the entries that they use; here are all of them, for files that were changed where they are installed."""
+    problems = list(catalog_problems())
+    return Check(
+        name="catalog",
+        ok=not problems,
+        found=f"{problems[0]} ({len(problems)} in all)"
+        if problems
+        else f"{len(accelerators())} accelerators, {len(shapes())} node shapes, {len(models())} models",
+        remedy="correct the files in infra/catalog/data (docs/catalog.md has the fields)",
+    )
 
 
 def _pulumi() -> Check:

@@ -120,7 +120,7 @@ def read_question(args: argparse.Namespace) -> Question:
 def _from_file(args: argparse.Namespace) -> ModelFile | None:
     if args.config is None:
         return None
-    # the stack file's models cost half a second to import, and most questions name a model of the catalog
+    # most questions name a model of the catalog, and need none of the stack file's sections
     from infra.cli.fit_file import read_model_file
 
     return read_model_file(args.config, args.model)
