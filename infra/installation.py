@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.catalog.load import accelerators, catalog_problems, models, shapes
 from infra.config.load import load_stack_file, stack_file
 from infra.diagnosis import Diagnosis
 from infra.errors import NumawiseError
@@ -52,7 +53,7 @@ def missing(requirements: Sequence[Requirement]) -> tuple[Diagnosis, ...]:
 def requirements(stack: str | None = None) -> tuple[Requirement, ...]:
     """Everything that is needed, looked for one by one; with a stack also its file and its cluster."""
     of_stack = () if stack is None else _stack(stack)
-    return (_python(), *_packages(), _pulumi(), _provider_plugin(), _kubectl(), *of_stack)
+    return (_python(), *_packages(), _catalog(), _pulumi(), _provider_plugin(), _kubectl(), *of_stack)
 
 
 def _python() -> Requirement:
@@ -83,6 +84,19 @@ def _packages() -> Iterator[Requirement]:
             remedy=f"pip install {name}=={pinned}",
             needed_for=uses,
         )
+
+
+def _catalog() -> Requirement:
+    """Commands validate the entries that they use; here are all of them, for files that were changed where they are installed."""
+    problems = list(catalog_problems())
+    return Requirement(
+        name="catalog",
+        ok=not problems,
+        found=f"{problems[0]} ({len(problems)} in all)"
+        if problems
+        else f"{len(accelerators())} accelerators, {len(shapes())} node shapes, {len(models())} models",
+        remedy="correct the files in infra/catalog/data (docs/catalog.md has the fields)",
+    )
 
 
 def _pulumi() -> Requirement:

@@ -31,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "render": {"config", "catalog", "kubelet", "plan", "agents"},
     "outputs": {"catalog"},
     "verify": {"config", "catalog", "kubelet", "plan", "observe", "render", "outputs"},
-    "installation": {"config", "observe"},
+    "installation": {"catalog", "config", "observe"},
     "report": {"plan", "outputs", "verify", "installation"},
     "cli": {"config", "catalog", "kubelet", "plan", "observe", "render", "outputs", "verify", "installation", "report"},
 }

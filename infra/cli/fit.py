@@ -19,7 +19,8 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from infra.catalog.names import find_accelerator, find_model
+from infra.catalog.confidence import accelerator_warnings, model_warnings
+from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError, NumawiseError, PlanError
@@ -80,6 +81,7 @@ class FitRequest:
     accelerator: Accelerator
     sizes: ParallelSizes
     options: EngineOptions
+    warnings: tuple[Diagnosis, ...]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,9 +92,9 @@ def run(args: argparse.Namespace) -> int:
         raise type(error)(replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems) from None
     size_reasons = size_sentences(estimate)
     if args.format == "json":
-        print(json_text(fit_as_json(estimate, size_reasons)))
+        print(json_text(fit_as_json(estimate, size_reasons, request.warnings)))
     else:
-        print(fit_as_text(estimate, size_reasons))
+        print(fit_as_text(estimate, size_reasons, request.warnings))
     return 0 if estimate.fits else 1
 
 
@@ -110,13 +112,16 @@ def read_request(args: argparse.Namespace) -> FitRequest:
         problems += [_invalid("--block-size", refusal)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
-    return FitRequest(architecture=architecture, accelerator=accelerator, sizes=sizes, options=options)
+    warnings = [*accelerator_warnings(accelerator, "--gpu")]
+    if not (given and given.config is not None):
+        warnings += model_warnings(find_model(architecture.name), "--model")
+    return FitRequest(architecture=architecture, accelerator=accelerator, sizes=sizes, options=options, warnings=tuple(warnings))
 
 
 def _from_file(args: argparse.Namespace) -> ModelFile | None:
     if args.config is None:
         return None
-    # the stack file's models cost half a second to import, and most requests name a model of the catalog
+    # most questions name a model of the catalog, and need none of the stack file's sections
     from infra.cli.fit_file import read_model_file
 
     return read_model_file(args.config, args.model)
@@ -244,7 +249,7 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
         hint = " Or give it inline: --gpu-memory-gib 23.6 (what torch reports as total_memory) and --gpu-vendor nvidia|amd."
         problems += [replace(problem, message=problem.message + hint) for problem in error.problems]
         return None
-    return known if memory_gib is None else replace(known, memory=AcceleratorMemory(torch_gib=memory_gib))
+    return known if memory_gib is None else with_memory(known, AcceleratorMemory(torch_gib=memory_gib))
 
 
 def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerator:
@@ -253,12 +258,10 @@ def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerato
         id=name,
         vendor=vendor,  # type: ignore[arg-type]
         driver_name=name,
-        resource_name=f"{vendor}.com/gpu",
-        label_key="",
-        label_value=None,
         architecture="",
         memory=AcceleratorMemory(torch_gib=memory_gib),
         fabric=Fabric(kind="pcie"),
+        confidence="high",
     )
 
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from infra.catalog.machine import shape_warnings
+from infra.catalog.confidence import hardware_warnings
+from infra.catalog.vendors import vendors
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis, did_you_mean, in_order
 from infra.errors import NumawiseError, PlanError
@@ -42,7 +43,6 @@ from infra.plan.pool.decision import PoolDecision
 from infra.plan.sizing import EqualModels, SizedModel
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
-DEVICE_PLUGIN_PINS = {"nvidia": "nvidia-device-plugin", "amd": "amd-device-plugin"}
 
 
 def plan_stack(config: StackConfig) -> ClusterPlan:
@@ -51,7 +51,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
     warnings: list[Diagnosis] = []
     _check_names(config, problems)
     hardware = _hardware(config, problems)
-    warnings += [warning for item in hardware.values() for warning in shape_warnings(item.shape, f"{item.path}.nodeShape")]
+    warnings += [warning for item in hardware.values() for warning in hardware_warnings(item.shape, item.accelerator, item.path)]
     sized: dict[int, SizedModel] = {}
     equal_models = EqualModels()
     for index, model in enumerate(config.models):
@@ -221,7 +221,7 @@ def _pool_plan(hardware: PoolHardware, decision: PoolDecision, *, mirror: str | 
         device_plugin=DevicePluginPlan(
             mode=plugin.mode,
             pass_device_specs=plugin.pass_device_specs,
-            image=pinned(DEVICE_PLUGIN_PINS[hardware.accelerator.vendor], mirror=mirror),
+            image=pinned(vendors()[hardware.accelerator.vendor].device_plugin_pin, mirror=mirror),
             device_groups=plugin.device_groups,
         ),
         co_tenants=tuple(

@@ -6,7 +6,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infra.catalog.confidence import model_warnings
 from infra.catalog.names import find_model
+from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
@@ -31,11 +33,8 @@ from infra.plan.pod_resources import PodNeeds, PodResources, decide_pod_resource
 from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
-# Utilisation where the stack file gives none. vLLM's own default is 0.92; on AMD 0.90 leaves room for RCCL and the HIP runtime.
-DEFAULT_UTILIZATION = {"nvidia": 0.92, "amd": 0.90}
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
-IMAGE_PINS = {"nvidia": "vllm-nvidia", "amd": "vllm-amd"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +94,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
         if refusal is not None:
             raise PlanError.one("BlockSize", f"{path}.blockSize", refusal)
-    utilization = model.gpu_memory_utilization or DEFAULT_UTILIZATION[hardware.accelerator.vendor]
+    utilization = model.gpu_memory_utilization or vendors()[hardware.accelerator.vendor].gpu_memory_utilization
     sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
     max_model_len, length_reason, choice = sizer.choose(path)
     if choice.pods_per_replica > 1 and choice.data_parallel_size > 1:
@@ -135,11 +134,11 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         startup=budget,
         max_surge=surge,
         max_unavailable=unavailable,
-        image=model.image or pinned(IMAGE_PINS[hardware.accelerator.vendor], mirror=None),
+        image=model.image or pinned(vendors()[hardware.accelerator.vendor].engine_pin, mirror=None),
         vllm_version=engine_memory(None).version,
         pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
         reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, strategy_reason, *budget.reasons),
-        warnings=(*engine_warnings(model, path), *resources.warnings, *choice.warnings),
+        warnings=(*engine_warnings(model, path), *_fact_warnings(model, path), *resources.warnings, *choice.warnings),
     )
 
 
@@ -147,6 +146,11 @@ def _architecture(model: Model, path: str) -> Architecture:
     if model.model_config_json is not None:
         return from_config_json(model.model_config_json, name=model.model or model.name, path=f"{path}.modelConfig")
     return architecture_of(find_model(model.model or "", f"{path}.model"))
+
+
+def _fact_warnings(model: Model, path: str) -> tuple[Diagnosis, ...]:
+    """Of a model whose facts are the catalog's."""
+    return () if model.model_config_json is not None else model_warnings(find_model(model.model or ""), f"{path}.model")
 
 
 def _checkpoint_bytes(architecture: Architecture, model: Model) -> int:

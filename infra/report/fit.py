@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
+from infra.diagnosis import Diagnosis
 from infra.plan.memory.profile import measured_error
 from infra.plan.memory.reasons import memory_reasons
 from infra.plan.memory.span import Span
@@ -58,7 +59,11 @@ def memory_as_json(estimate: MemoryEstimate) -> dict[str, Any]:
     }
 
 
-def fit_as_json(estimate: MemoryEstimate, size_reasons: tuple[str, ...]) -> dict[str, Any]:
+def fit_as_json(estimate: MemoryEstimate, size_reasons: tuple[str, ...], warnings: tuple[Diagnosis, ...] = ()) -> dict[str, Any]:
     """The document of `fit --format json`: the estimate, and sentences about other parallel sizes among the reasons."""
     document = memory_as_json(estimate)
-    return {**document, "reasons": [*document["reasons"], *size_reasons]}
+    return {
+        **document,
+        "reasons": [*document["reasons"], *size_reasons],
+        "warnings": [warning.as_json() for warning in warnings],
+    }

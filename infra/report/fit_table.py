@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infra.diagnosis import Diagnosis
 from infra.plan.memory.reasons import memory_reasons
 from infra.plan.memory.types import MemoryEstimate
 from infra.units import GIB, KIB
@@ -10,7 +11,7 @@ BAR_WIDTH = 40
 _VERDICTS = {"fits": "FITS", "marginal": "MARGINAL", "refused": "DOES NOT FIT"}
 
 
-def fit_as_text(estimate: MemoryEstimate, size_reasons: tuple[str, ...]) -> str:
+def fit_as_text(estimate: MemoryEstimate, size_reasons: tuple[str, ...], warnings: tuple[Diagnosis, ...] = ()) -> str:
     """Verdict, bars of where a GPU's memory goes, what the cache holds, and the reasons."""
     sizes, reasons = estimate.sizes, memory_reasons(estimate)
     size = f"tensor parallel {sizes.tensor_parallel_size} x pipeline parallel {sizes.pipeline_parallel_size}"
@@ -25,6 +26,7 @@ def fit_as_text(estimate: MemoryEstimate, size_reasons: tuple[str, ...]) -> str:
         *_capacity(estimate),
         "",
         *(f"  - {reason}" for reason in (*reasons[1:], *size_reasons)),
+        *(f"warning: {warning}" for warning in warnings),
     ]
     return "\n".join(lines)
 

@@ -63,7 +63,7 @@ def refit(training: Iterable[Start]) -> Callable[[Start], EngineMemory]:
             engine,
             sampler_bytes=Span.exact(median(sampler[sorts(engine)] or [by_source])),
             hidden_copies=Span.exact(median(hidden[engine.engine] or [HIDDEN_COPIES_BY_SOURCE])),
-            buffers={**engine.buffers, vendor: replace(engine.buffers[vendor], **{kind: Span.exact(gib)})},
+            buffers={**engine.buffers, vendor: engine.buffers[vendor].model_copy(update={kind: Span.exact(gib)})},
         )
 
     return engine_of

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 
 from infra.catalog.load import accelerators, models
-from infra.catalog.names import find_accelerator, find_model
+from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import AcceleratorMemory
 from infra.errors import ConfigError, PlanError
 from infra.plan.architecture.reading import architecture_of
@@ -186,7 +185,7 @@ def test_block_sizes_by_vendor_and_context() -> None:
 
 def test_a_device_whose_memory_nobody_printed_is_an_error() -> None:
     with pytest.raises(PlanError, match="not known"):
-        estimate_of(LLAMA_8B, replace(H100, memory=AcceleratorMemory(marketing_gb=80)))
+        estimate_of(LLAMA_8B, with_memory(H100, AcceleratorMemory(marketing_gb=80)))
 
 
 def test_a_virtual_function_of_amd_widens_the_range_downwards() -> None:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from infra.catalog.types import Accelerator, NodeShape
+from infra.catalog.vendors import vendors
 
 LinkClass = Literal["none", "link-domain", "pcie", "cross-socket", "network", "unknown"]
 
@@ -34,7 +35,7 @@ class TensorGroup:
             if self.numa_nodes == 1
             else f"{self.gpus} GPUs over {self.numa_nodes} NUMA nodes of {shape.id}"
         )
-        fabric = "xGMI" if accelerator.vendor == "amd" else "NVLink"
+        fabric = vendors()[accelerator.vendor].fabric_name
         link = {
             "none": "one GPU a rank group, nothing to exchange",
             "link-domain": f"inside one {fabric} domain",
