@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from infra.catalog.load import pins
 from infra.catalog.machine import shape_warnings
@@ -23,7 +20,9 @@ from infra.plan.model import (
     PoolPlan,
     RolloutWave,
 )
-from infra.plan.pool.decision import PoolDecision
+from infra.plan.pool.decision import PodDecision, PoolDecision
+from infra.plan.pool.messages import PodNames, PoolNames
+from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.sizing import EqualModels, SizedModel
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
@@ -63,8 +62,7 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
             continue
         mine = {number: size for number, size in sized.items() if config.models[number].node_pool == pool.name}
         with _collected(problems):
-            decision = equal_pools.decide(
-                path=f"nodePools[{index}]",
+            requirements = PoolRequirements(
                 shape=hardware[pool.name].shape,
                 nodes=len(pool.names_of_nodes),
                 kubernetes_version=config.kubernetes_version,
@@ -74,9 +72,12 @@ def plan_stack(config: StackConfig, *, stack: str) -> ClusterPlan:
                 resource_name=hardware[pool.name].accelerator.resource_name,
                 platform=pool.platform,
             )
+            pods = tuple(PodNames(size.model.name, size.path) for size in mine.values())
+            decision = equal_pools.decide(requirements, PoolNames(path=f"nodePools[{index}]", pods=pods))
             warnings += decision.warnings
             pools.append(_pool_plan(hardware[pool.name], decision))
-            models |= {number: _model_plan(config, size, decision) for number, size in mine.items()}
+            decided = zip(mine.items(), decision.pods, strict=True)
+            models |= {number: _model_plan(config, size, pod) for (number, size), pod in decided}
     if problems:
         raise PlanError(problems)
     return ClusterPlan(
@@ -156,12 +157,6 @@ def _check_names(config: StackConfig, problems: list[Diagnosis]) -> None:
             )
 
 
-def kubelet_config_hash(kubelet: Mapping[str, Any]) -> str:
-    """Twelve hexadecimal digits that change exactly when the configuration does; a node label's value."""
-    canonical = json.dumps(kubelet, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:12]
-
-
 def _device_group_warnings(config: StackConfig, hardware: Mapping[str, PoolHardware]) -> Iterator[Diagnosis]:
     """Models run as a user without rights of their own: on AMD they open /dev/kfd as members of the host's groups."""
     for index, pool in enumerate(config.node_pools):
@@ -205,8 +200,8 @@ def _pool_plan(hardware: PoolHardware, decision: PoolDecision) -> PoolPlan:
         numa_nodes=tuple(
             replace(node, cores=known.cores or ()) for node, known in zip(decision.numa_nodes, shape.numa_nodes, strict=True)
         ),
-        kubelet=decision.kubelet,
-        kubelet_config_hash=kubelet_config_hash(decision.kubelet),
+        kubelet=decision.kubelet.fields,
+        kubelet_config_hash=decision.kubelet.config_hash,
         allocatable_cpu=decision.allocatable_cpu,
         allocatable_memory_bytes=decision.allocatable_memory_bytes,
         allocatable_gpus=decision.allocatable_gpus,
@@ -225,9 +220,9 @@ def _pool_plan(hardware: PoolHardware, decision: PoolDecision) -> PoolPlan:
     )
 
 
-def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -> ModelPlan:
+def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> ModelPlan:
     model, choice, hardware = size.model, size.choice, size.hardware
-    pod = decision.pod(model.name)
+    pod = decided.shape
     engine_args = dict(model.engine_args)
     for flag, value in (
         ("max-num-seqs", model.max_num_seqs),
@@ -274,9 +269,9 @@ def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -
         progress_deadline_seconds=size.startup.progress_deadline_seconds,
         create_timeout_seconds=size.startup.create_timeout_seconds,
         update_timeout_seconds=size.startup.update_timeout_seconds,
-        rank_binding=decision.bindings[model.name],
+        rank_binding=decided.binding,
         memory=size.memory.as_json(),
-        slots=decision.slots[model.name],
-        places=decision.places[model.name],
-        reasons=(*size.reasons, *decision.pod_reasons[model.name]),
+        slots=decided.slots,
+        places=decided.places,
+        reasons=(*size.reasons, *decided.reasons),
     )

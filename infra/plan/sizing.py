@@ -19,8 +19,8 @@ from infra.plan.memory.estimate import MemoryEstimate, block_size_refusal, estim
 from infra.plan.memory.profile import engine_memory
 from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.plan.parallelism.choice import ParallelismChoice, Verdict, choose
-from infra.plan.placement import PodShape
 from infra.plan.pod_resources import PodNeeds, PodResources, StartupBudget, decide_pod_resources, startup_budget
+from infra.plan.pod_shape import PodShape
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
 # Utilisation where the stack file gives none. vLLM's own default is 0.92; on AMD 0.90 leaves room for RCCL and the HIP runtime.
@@ -72,7 +72,6 @@ class EqualModels:
             path=path,
             model=model,
             hardware=hardware,
-            pod_shape=replace(known.pod_shape, name=model.name, path=path),
             warnings=tuple(replace(warning, path=path + warning.path.removeprefix(known.path)) for warning in known.warnings),
         )
 
@@ -124,7 +123,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         max_unavailable=unavailable,
         image=model.image or pins()[IMAGE_PINS[hardware.accelerator.vendor]].pinned_reference,
         vllm_version=engine_memory(None).version,
-        pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
+        pod_shape=_pod_shape(model, hardware, choice, resources, surge),
         reasons=(*choice.reasons, length_reason, *memory.reasons, *resources.reasons, strategy_reason, *budget.reasons),
         warnings=(*engine_warnings(model, path), *resources.warnings, *choice.warnings),
     )
@@ -300,12 +299,8 @@ def _strategy(model: Model) -> tuple[int, int, str]:
     )
 
 
-def _pod_shape(
-    model: Model, path: str, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int
-) -> PodShape:
+def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int) -> PodShape:
     return PodShape(
-        name=model.name,
-        path=path,
         gpus=choice.gpus_per_pod,
         cpu=resources.cpu,
         memory_bytes=resources.memory_bytes,

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from infra.catalog.types import NodeShape
 from infra.diagnosis import Diagnosis
+from infra.plan.pool.kubelet_plan import KubeletPlan, default_of
+from infra.plan.pool.memory_split import mebibytes
 from infra.units import MIB, format_bytes, format_cpu_list, parse_bytes, parse_cpu_list, parse_quantity
 
-DEFAULT_MAX_PODS = 110
-# Defaults of Kubernetes on Linux (pkg/kubelet/eviction/defaults_linux.go). A map in the file replaces all of them: a signal left out becomes 0.
-DEFAULT_EVICTION_HARD: Mapping[str, str] = {
-    "memory.available": "100Mi",
-    "nodefs.available": "10%",
-    "nodefs.inodesFree": "5%",
-    "imagefs.available": "15%",
-    "imagefs.inodesFree": "5%",
-}
 # Amazon's EKS image reserves 255Mi and 11Mi a pod for the kubelet and container runtime; OpenShift keeps 1Gi for the system's own services.
 _KUBE_BASE_BYTES, _KUBE_BYTES_PER_POD, _SYSTEM_BYTES = 255 * MIB, 11 * MIB, 1024 * MIB
 
@@ -55,13 +48,8 @@ class Reservations:
         return " + ".join(str(part) for part in self.summands or ())
 
 
-def mebibytes(value_bytes: int) -> str:
-    """Memory as the issue reports and documents write it: 1636Mi; plain bytes where it is no whole number of them."""
-    return f"{value_bytes // MIB}Mi" if value_bytes % MIB == 0 else format_bytes(value_bytes)
-
-
 def reserve(
-    user: Mapping[str, Any], shape: NodeShape, path: str, *, platform_millicpu: int | None = None
+    user: KubeletPlan, shape: NodeShape, path: str, *, platform_millicpu: int | None = None
 ) -> tuple[Reservations, list[Diagnosis]]:
     """kubeReserved, systemReserved, evictionHard and reservedSystemCPUs: the user's values, completed where something is missing.
 
@@ -71,8 +59,8 @@ def reserve(
     """
     problems: list[Diagnosis] = []
     reasons: list[str] = []
-    fields: dict[str, Any] = {name: dict(user.get(name) or {}) for name in ("kubeReserved", "systemReserved")}
-    max_pods = user.get("maxPods", DEFAULT_MAX_PODS)
+    fields: dict[str, Any] = {name: dict(user.value_of(name) or {}) for name in ("kubeReserved", "systemReserved")}
+    max_pods = user.value_of("maxPods")
     summands: list[Summand] = []
     for name, values in fields.items():
         for resource, value in values.items():
@@ -106,13 +94,14 @@ def reserve(
 
 
 def _eviction(
-    user: Mapping[str, Any], fields: dict[str, Any], path: str, problems: list[Diagnosis], reasons: list[str]
+    user: KubeletPlan, fields: dict[str, Any], path: str, problems: list[Diagnosis], reasons: list[str]
 ) -> Summand | None:
     """Completes evictionHard and returns its share of the reservation; None where that is a percentage."""
-    given: Mapping[str, str] = user.get("evictionHard") or {}
-    fields["evictionHard"] = {**DEFAULT_EVICTION_HARD, **given}
+    given: Mapping[str, str] = user.fields.get("evictionHard") or {}
+    defaults = default_of("evictionHard")
+    fields["evictionHard"] = {**defaults, **given}
     if given:
-        added = [signal for signal in DEFAULT_EVICTION_HARD if signal not in given]
+        added = [signal for signal in defaults if signal not in given]
         if added:
             reasons.append(
                 f"evictionHard keeps the kubelet's defaults for {', '.join(added)}: a map that leaves a signal out turns it off."
@@ -133,11 +122,11 @@ def _eviction(
 
 
 def _reserve_cpus(
-    user: Mapping[str, Any], fields: dict[str, Any], shape: NodeShape, path: str, problems: list[Diagnosis], reasons: list[str]
+    user: KubeletPlan, fields: dict[str, Any], shape: NodeShape, path: str, problems: list[Diagnosis], reasons: list[str]
 ) -> None:
     all_cpus = {cpu for node in shape.numa_nodes for cpu in node.cpus or ()}
-    if user.get("reservedSystemCPUs"):
-        text = user["reservedSystemCPUs"]
+    text = user.value_of("reservedSystemCPUs")
+    if text:
         fields["reservedSystemCPUs"] = text
         where = f"{path}.reservedSystemCPUs"
         try:
@@ -193,109 +182,3 @@ def reserved_cores(shape: NodeShape) -> tuple[tuple[int, ...], ...]:
 
 def example(shape: NodeShape) -> str:
     return format_cpu_list(cpu for core in reserved_cores(shape) for cpu in core)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemorySplit:
-    """reservedMemory by NUMA node id, and why it is divided so."""
-
-    by_node: Mapping[int, int]
-    reason: str
-
-    @property
-    def entries(self) -> list[dict[str, Any]]:
-        return [
-            {"numaNode": node, "limits": {"memory": mebibytes(value_bytes)}}
-            for node, value_bytes in sorted(self.by_node.items())
-            if value_bytes
-        ]
-
-
-def memory_splits(total_bytes: int, shape: NodeShape) -> tuple[MemorySplit, ...]:
-    """Ways to divide the reservation over NUMA nodes, best first: what remains is as equal as can be; all of it on one node.
-
-    Every way adds up to the byte: the kubelet compares the sum only, and lets each node serve what is left of it.
-    """
-    nodes = [node for node in shape.numa_nodes if node.cpus and node.memory_bytes]
-    splits: list[MemorySplit] = []
-    level = _level(total_bytes, {node.id: usable_bytes(node.memory_bytes or 0, node.hugepages) for node in nodes})
-    if level is not None:
-        text = ", ".join(f"{mebibytes(value)} on NUMA node {node}" for node, value in sorted(level.items()) if value)
-        splits.append(
-            MemorySplit(
-                by_node=level,
-                reason=f"reservedMemory is divided so that the NUMA nodes have equal room left ({text}): with all of it on one node, of two equal "
-                "pods one would not fit (kubernetes/kubernetes#120733)."
-                if len(nodes) > 1
-                else f"reservedMemory is {text}.",
-            )
-        )
-    for node in nodes:
-        if len(nodes) > 1 and total_bytes < usable_bytes(node.memory_bytes or 0, node.hugepages):
-            splits.append(
-                MemorySplit(
-                    by_node={node.id: total_bytes},
-                    reason=f"reservedMemory lies on NUMA node {node.id} alone: the planned pods need the whole of another node.",
-                )
-            )
-    return tuple(splits)
-
-
-def usable_bytes(memory_bytes: int, hugepages: Sequence[tuple[str, int]]) -> int:
-    """Memory of a NUMA node without its huge pages, which belong to another resource."""
-    return memory_bytes - sum(parse_bytes(size) * count for size, count in hugepages)
-
-
-def _level(total_bytes: int, usable: Mapping[int, int]) -> dict[int, int] | None:
-    """Takes `total_bytes` from the fullest nodes so that what remains is as equal as possible, in whole MiB but for one node."""
-    if not usable or total_bytes >= sum(usable.values()):
-        return None
-    units, rest = divmod(total_bytes, MIB)
-    order = sorted(usable, key=lambda node: (-usable[node], node))
-    taken = dict.fromkeys(usable, 0)
-    for count in range(1, len(order) + 1):
-        group = order[:count]
-        floor_bytes = usable[order[count]] if count < len(order) else 0
-        room = sum((usable[node] - floor_bytes) // MIB for node in group)
-        if room >= units or count == len(order):
-            remaining_each = (sum(usable[node] for node in group) // MIB - units) // count
-            for node in group:
-                taken[node] = max(0, usable[node] // MIB - remaining_each)
-            surplus = sum(taken.values()) - units
-            for node in reversed(group):
-                cut = min(surplus, taken[node])
-                taken[node] -= cut
-                surplus -= cut
-            break
-    level = {node: value * MIB for node, value in taken.items()}
-    level[order[0]] += rest
-    return level if all(level[node] < usable[node] or not level[node] for node in level) else None
-
-
-def check_reserved_memory(user: Mapping[str, Any], reservations: Reservations, path: str) -> list[Diagnosis]:
-    """The user's reservedMemory against kubeReserved, systemReserved and evictionHard, as the kubelet compares them at start."""
-    where = f"{path}.reservedMemory"
-    total = 0
-    for index, entry in enumerate(user["reservedMemory"]):
-        limits = entry.get("limits")
-        if not isinstance(limits, Mapping):
-            return [
-                Diagnosis(
-                    f"{where}[{index}].limits", "WrongType", 'is missing; write it like {numaNode: 0, limits: {memory: "1Gi"}}.'
-                )
-            ]
-        try:
-            total += parse_bytes(limits.get("memory", 0))
-        except ValueError as error:
-            return [Diagnosis(f"{where}[{index}].limits.memory", "WrongQuantity", f"{error}.")]
-    wanted = reservations.memory_bytes
-    if wanted is None or total == wanted:
-        return []
-    return [
-        Diagnosis(
-            where,
-            "ReservedMemoryMismatch",
-            f"sums to {mebibytes(total)}, must be {mebibytes(wanted)} = {reservations.sum_in_words}; the kubelet does not start otherwise. "
-            "Correct it, or leave reservedMemory out and the plan divides it.",
-        )
-    ]

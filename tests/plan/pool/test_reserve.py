@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.machine import machine_of
+from infra.catalog.types import NodeShape
+from infra.diagnosis import Diagnosis
 from infra.plan.pool.fields import KINDS, read_user_fields
+from infra.plan.pool.kubelet_plan import KubeletPlan
 from infra.plan.pool.machine import Widths, cpu_widths, gpu_widths, memory_variants
+from infra.plan.pool.memory_split import memory_splits
 from infra.plan.pool.platforms import PlatformFields, kube_reserved_millicpu
-from infra.plan.pool.reserve import memory_splits, reserve, reserved_cores
+from infra.plan.pool.reserve import Reservations, reserve, reserved_cores
 from infra.units import GIB, MIB, parse_bytes, parse_cpu_list
 from tests.support.gpu_pools import node_shape
 
 
+def reserved(user: dict[str, Any], shape: NodeShape) -> tuple[Reservations, list[Diagnosis]]:
+    return reserve(KubeletPlan(fields=user), shape, "k")
+
+
 def test_the_first_core_of_each_numa_node_is_reserved_with_all_its_threads():
     assert reserved_cores(node_shape()) == ((0, 112), (56, 168))
-    reservations, problems = reserve({}, node_shape(numa_nodes=4, cpus=24, threads=1), "k")
+    reservations, problems = reserved({}, node_shape(numa_nodes=4, cpus=24, threads=1))
     assert not problems
     assert parse_cpu_list(reservations.fields["reservedSystemCPUs"]) == (0, 24, 48, 72)
 
 
 def test_the_default_reservation_follows_a_public_rule():
-    reservations, _ = reserve({}, node_shape(), "k")
+    reservations, _ = reserved({}, node_shape())
     assert reservations.fields["kubeReserved"] == {"memory": "1465Mi"}
     assert reservations.fields["systemReserved"] == {"memory": "1Gi"}
     assert reservations.memory_bytes == (1465 + 1024 + 100) * MIB
-    assert reserve({"maxPods": 32}, node_shape(), "k")[0].fields["kubeReserved"] == {"memory": f"{255 + 11 * 32}Mi"}
+    assert reserved({"maxPods": 32}, node_shape())[0].fields["kubeReserved"] == {"memory": f"{255 + 11 * 32}Mi"}
 
 
 @pytest.mark.parametrize(("threshold", "total"), [("100Mi", 1124), ("1Gi", 2048), ("0%", 1024), ("100%", 1024), ("5%", None)])
 def test_the_memory_threshold_is_a_summand(threshold, total):
     user = {"kubeReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": threshold}}
-    reservations, problems = reserve(user, node_shape(), "k")
+    reservations, problems = reserved(user, node_shape())
     assert not problems
     assert reservations.memory_bytes == (None if total is None else total * MIB)
 
@@ -51,7 +61,7 @@ def test_the_memory_threshold_is_a_summand(threshold, total):
     ],
 )
 def test_what_is_no_quantity_or_cpu_list_is_told_with_its_path(user, path):
-    assert [problem.path for problem in reserve(user, node_shape(), "k")[1]] == [path]
+    assert [problem.path for problem in reserved(user, node_shape())[1]] == [path]
 
 
 @settings(max_examples=200, deadline=None)
