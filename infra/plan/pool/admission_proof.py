@@ -22,7 +22,6 @@ from infra.plan.pool.proof import Footprint, Proof, Refusal, Resident, Undecided
 from infra.units import parse_bytes
 
 _FIRST_STATES = 40
-_MOST_STATES_IN_ALL = 3_000  # of all kinds of nodes that one candidate is tried on: seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,9 +132,9 @@ class _Proving:
         if bound is not None or self.never_refuses:
             most_states = ENOUGH_STATES // (1 if bound is not None else 4)
         else:
-            most_states = min(pool.most_states, _MOST_STATES_IN_ALL - self.states)
+            most_states = min(pool.most_states, pool.most_states_in_all - self.states)
             if most_states <= 0:
-                why = Message.of(f"more than {_MOST_STATES_IN_ALL} states of {kinds_of_nodes} kinds of nodes")
+                why = Message.of(f"more than {pool.most_states_in_all} states of {kinds_of_nodes} kinds of nodes")
                 return unproven(pool, self.candidate, why)
         outcome = prove(node.kubelet, residents, self.numa, most_states=most_states)
         if isinstance(outcome, Refusal):

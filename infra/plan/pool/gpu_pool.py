@@ -39,7 +39,8 @@ class GpuPool:
     co_tenants: tuple[CoTenant, ...]
     resource_name: str
     unavailable: frozenset[str] = frozenset()  # fields that the platform cannot express
-    most_states: int = MOST_STATES
+    most_states: int = MOST_STATES  # of one kind of node
+    most_states_in_all: int = 3_000  # of all kinds of nodes that one candidate is tried on: seconds
 
     def user_sets(self, field: str) -> bool:
         return field in self.user.fields

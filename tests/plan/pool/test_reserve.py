@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from infra.catalog.machine import machine_of
 from infra.catalog.types import NodeShape
 from infra.diagnosis import Diagnosis
 from infra.plan.pool.fields import KINDS, read_user_fields
 from infra.plan.pool.kubelet_plan import KubeletPlan
-from infra.plan.pool.machine import Widths, cpu_widths, gpu_widths, memory_variants
-from infra.plan.pool.memory_split import memory_splits
 from infra.plan.pool.platforms import PlatformFields, kube_reserved_millicpu
 from infra.plan.pool.reserve import Reservations, reserve, reserved_cores
-from infra.units import GIB, MIB, parse_bytes, parse_cpu_list
+from infra.units import MIB, parse_cpu_list
 from tests.support.gpu_pools import node_shape
 
 
@@ -62,52 +57,6 @@ def test_the_memory_threshold_is_a_summand(threshold, total):
 )
 def test_what_is_no_quantity_or_cpu_list_is_told_with_its_path(user, path):
     assert [problem.path for problem in reserved(user, node_shape())[1]] == [path]
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    memories=st.lists(st.integers(8, 4096), min_size=1, max_size=8),
-    total=st.integers(1, 40 * 1024),
-    extra_bytes=st.integers(0, MIB - 1),
-)
-def test_every_split_adds_up_to_the_byte_and_the_first_leaves_equal_room(memories, total, extra_bytes):
-    shape = node_shape(numa_nodes=len(memories), cpus=4, threads=1, gpus=0, memories=tuple(f"{gib}Gi" for gib in memories))
-    total_bytes = total * MIB + extra_bytes
-    splits = memory_splits(total_bytes, shape)
-    sizes = {node.id: node.memory_bytes or 0 for node in shape.numa_nodes}
-    for split in splits:
-        assert sum(split.by_node.values()) == total_bytes
-        assert sum(parse_bytes(entry["limits"]["memory"]) for entry in split.entries) == total_bytes
-        assert all(0 <= value < sizes[node] or value == 0 for node, value in split.by_node.items())
-    if splits and sum(sizes.values()) > total_bytes:
-        left = {node: sizes[node] - splits[0].by_node.get(node, 0) for node in sizes}
-        touched = [left[node] for node in sizes if splits[0].by_node.get(node)]
-        untouched = [left[node] for node in sizes if not splits[0].by_node.get(node)]
-        slack = (len(sizes) + 2) * MIB
-        assert max(touched) - min(touched) <= slack
-        assert not untouched or max(untouched) <= min(touched) + slack
-
-
-def test_huge_pages_do_not_count_as_room():
-    shape = node_shape(memory="16Gi", hugepages=(("1Gi", 12),))
-    assert memory_splits(5 * GIB, shape)[0].by_node == {0: 5 * GIB // 2, 1: 5 * GIB // 2}
-    assert not memory_splits(9 * GIB, shape)
-
-
-def test_widths_count_all_cpus_and_only_gpus_with_a_numa_node():
-    shape = node_shape(numa_nodes=4, cpus=48, gpus=2)
-    assert [cpu_widths(shape).of_request(n) for n in (1, 48, 49, 96, 97, 192, 193)] == [1, 1, 2, 2, 3, 4, None]
-    assert [gpu_widths(shape).of_request(n) for n in (0, 1, 2, 3, 8, 9)] == [0, 1, 1, 2, 4, None]
-    assert gpu_widths(node_shape(hides_numa=True)).capacities == ()
-    assert Widths.of([10, 30, 20]).least_of_width(3) == 51
-
-
-def test_the_catalogs_memory_is_a_lower_bound_and_more_of_it_is_tried_too():
-    shape = node_shape()
-    bound, more, *single = memory_variants(shape, pinned=True)
-    assert bound[1] == {} and more[1].keys() == {0, 1} and [factors.keys() for _, factors in single] == [{0}, {1}]
-    assert machine_of(shape, {0: 2})["numa"][0]["memory_bytes"] == 2 * (shape.numa_nodes[0].memory_bytes or 0)
-    assert len(memory_variants(shape, pinned=False)) == 1
 
 
 def test_numbers_and_booleans_become_the_strings_that_a_kubelet_reads():
