@@ -28,8 +28,8 @@ from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.plan.parallelism.choice import ParallelismChoice, choose
 from infra.plan.parallelism.rank import MemoryVerdict
 from infra.plan.parallelism.sizes import Machines, SizeConstraints
-from infra.plan.placement import PodShape
 from infra.plan.pod_resources import PodNeeds, PodResources, decide_pod_resources
+from infra.plan.pod_shape import PodShape
 from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
@@ -79,7 +79,6 @@ class EqualModels:
             path=path,
             model=model,
             hardware=hardware,
-            pod_shape=replace(known.pod_shape, name=model.name, path=path),
             warnings=tuple(replace(warning, path=path + warning.path.removeprefix(known.path)) for warning in known.warnings),
         )
 
@@ -136,7 +135,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         max_unavailable=unavailable,
         image=model.image or pinned(vendors()[hardware.accelerator.vendor].engine_pin, mirror=None),
         vllm_version=engine_memory(None).version,
-        pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
+        pod_shape=_pod_shape(model, hardware, choice, resources, surge),
         reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, strategy_reason, *budget.reasons),
         warnings=(*engine_warnings(model, path), *_fact_warnings(model, path), *resources.warnings, *choice.warnings),
     )
@@ -313,12 +312,8 @@ def _strategy(model: Model) -> tuple[int, int, str]:
     )
 
 
-def _pod_shape(
-    model: Model, path: str, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int
-) -> PodShape:
+def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int) -> PodShape:
     return PodShape(
-        name=model.name,
-        path=path,
         gpus=choice.gpus_per_pod,
         cpu=resources.cpu,
         memory_bytes=resources.memory_bytes,
