@@ -129,15 +129,21 @@ def test_graphs_and_the_sampler_find_room_beside_the_budget() -> None:
             stages = [stage(NOTHING, sampler=10**12), stage(NOTHING, index=1, sampler=outside - graphs + more)]
             check = warm_up_check(ENGINE, model, GPU, requested, stages)
             assert (check.holds_low, check.holds_high) == (holds, True)
-            assert check.failure.startswith("beside the budget 9.2 GiB stay free; graphs and the sampler's warm-up take about 9.2 GiB")
+            assert check.failure.startswith(
+                "beside the budget 9.2 GiB stay free; graphs and the sampler's warm-up take about 9.2 GiB"
+            )
 
 
-@pytest.mark.parametrize(("sequences", "holds_low", "holds_high"), [(8, True, True), (9, False, True), (12, False, True), (13, False, False)])
+@pytest.mark.parametrize(
+    ("sequences", "holds_low", "holds_high"), [(8, True, True), (9, False, True), (12, False, True), (13, False, False)]
+)
 def test_each_sequence_needs_a_block_for_its_state(sequences: int, holds_low: bool, holds_high: bool) -> None:
     low, high = (KvCapacity(blocks=blocks, tokens=0, max_concurrency=1) for blocks in (8, 12))
     check = state_check(sequences, low, high)
     assert (check.holds_low, check.holds_high) == (holds_low, holds_high)
-    assert check.failure.endswith(f"max_num_seqs {sequences} exceeds the 8 to 12 cache blocks, and each sequence needs one for its state; use max_num_seqs 8")
+    assert check.failure.endswith(
+        f"max_num_seqs {sequences} exceeds the 8 to 12 cache blocks, and each sequence needs one for its state; use max_num_seqs 8"
+    )
     assert state_check(1, replace(low, blocks=0), high).failure.endswith("use max_num_seqs 1")
 
 
@@ -196,12 +202,14 @@ def test_flags_of_a_wrong_type_say_nothing(flags: dict[str, Any], options: dict[
     assert options_of_engine_args(flags) == options
 
 
-def tiny(kind: str = "full", mlp: str = "dense", gib: float = 100.0, name: str = "h100-sxm5-80gb", **arguments: Any) -> MemoryEstimate:
+def tiny(
+    kind: str = "full", mlp: str = "dense", gib: float = 100.0, name: str = "h100-sxm5-80gb", **arguments: Any
+) -> MemoryEstimate:
     return estimate_of(small(kind, mlp), device(name, torch_gib=gib), **arguments)
 
 
 def test_what_is_not_given_is_the_models_or_vllms() -> None:
-    found = tiny()
+    found = tiny(gib=1.0)
     assert (found.max_model_len, found.max_num_batched_tokens, found.max_num_seqs) == (64, 2048, 256)
     assert (found.gpu_memory_utilization, found.block_size, found.in_flight_tokens) == (0.92, 16, 4096)
     unnamed = replace(small(), max_position_embeddings=0)
@@ -212,7 +220,7 @@ def test_what_is_not_given_is_the_models_or_vllms() -> None:
     assert (given.gpu_memory_utilization, given.block_size, given.in_flight_tokens) == (0.5, 32, 16)
     # the rotary table is as long as the longer of the two
     longer, plain = tiny(max_model_len=128), tiny(max_model_len=32)
-    assert longer.weights_bytes - plain.weights_bytes == 64 * 3 * 2 and plain.weights_bytes == tiny().weights_bytes
+    assert longer.weights_bytes - plain.weights_bytes == 64 * 3 * 2 and plain.weights_bytes == found.weights_bytes
 
 
 def test_a_latent_model_before_0_7_caches_padded_heads() -> None:
@@ -281,19 +289,26 @@ def sentence(estimate: MemoryEstimate, start: str) -> str:
 def test_sentences_about_the_parts() -> None:
     found = tiny()
     assert memory_reasons(found)[0].startswith("fits: one request of 64 tokens needs 0.00 GiB of KV cache, and at least 9")
-    assert sentence(found, "budget") == "budget 92.00 GiB: 100.00 GiB that torch sees on h100-sxm5-80gb x gpu_memory_utilization 0.92."
+    assert (
+        sentence(found, "budget") == "budget 92.00 GiB: 100.00 GiB that torch sees on h100-sxm5-80gb x gpu_memory_utilization 0.92."
+    )
     assert sentence(found, "weights").endswith("bfloat16, the fullest of 1 rank.")
     assert sentence(tiny(tensor_parallel_size=2), "weights").endswith("the fullest of 2 ranks.")
     assert sentence(tiny(pipeline_parallel_size=2), "weights").endswith("the fullest of 2 ranks.")
     assert sentence(tiny(cpu_offload_gib=0.5), "weights").endswith("rank, 0.5 GiB of it in host memory.")
-    assert ": float16, the" in sentence(tiny(dtype="float16"), "weights") and ": fp8, the" in sentence(tiny(quantization="fp8"), "weights")
-    assert "the sampler with the logits of 256 sequences over 100 tokens" in sentence(found, "activations")
-    assert "2,048 batched tokens in the widest layer" in sentence(tiny(max_num_seqs=1), "activations")
+    assert ": float16, the" in sentence(tiny(dtype="float16"), "weights") and ": fp8, the" in sentence(
+        tiny(quantization="fp8"), "weights"
+    )
+    assert "the sampler with the logits of 1,024 sequences over 100 tokens" in sentence(found, "activations")
+    assert "8,192 batched tokens in the widest layer" in sentence(tiny(max_num_seqs=1), "activations")
     assert sentence(found, "outside").endswith("runtime and workspaces.")
     assert sentence(tiny(tensor_parallel_size=2), "outside").endswith("and the collective library's buffers.")
     assert sentence(found, "graphs").endswith("vLLM 0.33.0 takes its estimate off the budget.")
     assert sentence(tiny(enforce_eager=True), "graphs") == "graphs 0 GiB: enforce_eager captures none."
-    assert sentence(tiny(vllm_version="0.16.0"), "graphs") == "graphs are not in the budget of vLLM 0.16.0; they take memory beside it."
+    assert (
+        sentence(tiny(vllm_version="0.16.0"), "graphs")
+        == "graphs are not in the budget of vLLM 0.16.0; they take memory beside it."
+    )
 
 
 def test_sentences_about_the_cache() -> None:
@@ -301,10 +316,14 @@ def test_sentences_about_the_cache() -> None:
     assert sentence(tiny(tensor_parallel_size=2), "KV cache").endswith("blocks of 16 tokens.")
     assert sentence(tiny(tensor_parallel_size=4), "KV cache").endswith("; with 2 KV heads no more than 2 ranks shrink it.")
     assert sentence(tiny("mla"), "KV cache").endswith("blocks of 64 tokens.")
-    assert sentence(tiny("mla", tensor_parallel_size=2), "KV cache").endswith("; every tensor-parallel rank keeps the latent whole.")
+    assert sentence(tiny("mla", tensor_parallel_size=2), "KV cache").endswith(
+        "; every tensor-parallel rank keeps the latent whole."
+    )
     assert not any("rope scaling" in reason for reason in memory_reasons(tiny(max_model_len=64)))
     assert any(reason.startswith("65 tokens are more than the 64 of") for reason in memory_reasons(tiny(max_model_len=65)))
-    assert sentence(tiny(), "measured").startswith("measured error of the available cache over 44 real starts: median 0.3 %, nine in ten within 2.7 %")
+    assert sentence(tiny(), "measured").startswith(
+        "measured error of the available cache over 44 real starts: median 0.3 %, nine in ten within 2.7 %"
+    )
 
 
 def test_the_largest_context_is_named_where_only_the_cache_fails() -> None:

@@ -24,7 +24,14 @@ ROWS = (
 
 @pytest.mark.parametrize(
     ("name", "gib", "tokens"),
-    [("mi300x", 70.0, 4), ("mi300x", 69.9, 2), ("h100-sxm5-80gb", 80.0, 2), ("l40s", 40.0, 2), ("l40s", 39.9, 8), ("l40s", None, 8)],
+    [
+        ("mi300x", 70.0, 4),
+        ("mi300x", 69.9, 2),
+        ("h100-sxm5-80gb", 80.0, 2),
+        ("l40s", 40.0, 2),
+        ("l40s", 39.9, 8),
+        ("l40s", None, 8),
+    ],
 )
 def test_the_first_row_that_the_device_reaches_counts(name: str, gib: float | None, tokens: int) -> None:
     assert replace(NEWEST, batch_sizes=ROWS).batch_size(device(name, torch_gib=gib)).max_num_batched_tokens == tokens
@@ -64,7 +71,10 @@ def test_mxfp4_kernels_by_version_and_device() -> None:
 
 def test_buffers_by_ranks_and_links() -> None:
     buffers = NEWEST.buffers["nvidia"]
-    found = [NEWEST.communication("nvidia", ranks=ranks, linked=linked) for ranks, linked in ((1, True), (2, True), (2, False), (8, False))]
+    found = [
+        NEWEST.communication("nvidia", ranks=ranks, linked=linked)
+        for ranks, linked in ((1, True), (2, True), (2, False), (8, False))
+    ]
     assert found == [span.scaled(GIB) for span in (buffers.single, buffers.linked, buffers.unlinked, buffers.unlinked)]
 
 

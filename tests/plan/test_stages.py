@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.plan.architecture.partition import ParallelSizes
+from infra.plan.architecture.partition import ONE_GPU, ParallelSizes
 from infra.plan.architecture.quantization import Quantization
 from infra.plan.architecture.types import Architecture, VisionTower
 from infra.plan.memory.activation import activation_peak, profile_tokens
@@ -113,7 +113,11 @@ def test_v0_runs_a_prompt_in_one_piece_up_to_a_length(engine: Any, kind: str, le
 
 
 def stages(
-    architecture: Architecture, run: ProfileRun, split: ParallelSizes = ParallelSizes(), engine: EngineMemory = ENGINE, **memory: Any
+    architecture: Architecture,
+    run: ProfileRun,
+    split: ParallelSizes = ONE_GPU,
+    engine: EngineMemory = ENGINE,
+    **memory: Any,
 ):
     return stage_memory(architecture, device(**({"torch_gib": 1.0} | memory)), engine, split, run)
 
