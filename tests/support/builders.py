@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+from infra.catalog.names import find_accelerator, find_model
 from infra.config.cluster import Connection
 from infra.config.models import Storage
 from infra.config.pools import Rollout, Taint
+from infra.plan.architecture.partition import ParallelSizes
+from infra.plan.architecture.reading import architecture_of
+from infra.plan.memory.estimate import estimate_memory
+from infra.plan.memory.options import EngineOptions
+from infra.plan.memory.types import MemoryEstimate
 from infra.plan.model import (
     ClusterPlan,
     DevicePluginPlan,
@@ -83,6 +90,14 @@ def pool_plan(name: str, *, vendor: Any = "nvidia", policy: str = "single-numa-n
     return replace(pool, **changes)
 
 
+@lru_cache(maxsize=8)
+def memory_estimate(sku: str) -> MemoryEstimate:
+    """Llama 3 70B with tensor parallel 4 and a context of 4096 tokens."""
+    architecture = architecture_of(find_model("meta-llama/Meta-Llama-3-70B-Instruct"))
+    options = EngineOptions(gpu_memory_utilization=0.9, max_model_len=4096)
+    return estimate_memory(architecture, find_accelerator(sku), ParallelSizes(tensor_parallel_size=4), options)
+
+
 def model_plan(name: str, pool: PoolPlan, **changes: Any) -> ModelPlan:
     """A model with tensor parallel 4 on one NUMA node of each machine of the pool."""
     slot = Slot(numa_nodes=(0,), gpus=(0, 1, 2, 3), cpu_count=32, cpus_example=parse_cpu_list("1-16,113-128"), memory_numa=(0,))
@@ -125,7 +140,7 @@ def model_plan(name: str, pool: PoolPlan, **changes: Any) -> ModelPlan:
         create_timeout_seconds=2100,
         update_timeout_seconds=3000,
         rank_binding=None,
-        memory={"fits": True},
+        memory=memory_estimate(pool.sku),
         slots=(SlotGroup(nodes=len(pool.nodes), slots=(slot,), node_names=pool.nodes),),
         reasons=(),
     )
