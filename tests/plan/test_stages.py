@@ -15,6 +15,7 @@ from infra.plan.memory.options import ProfileRun
 from infra.plan.memory.profile import EngineMemory, engine_memory
 from infra.plan.memory.span import NOTHING, Span
 from infra.plan.memory.stages import stage_memory
+from infra.plan.memory.types import StageMemory
 from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.units import GIB
 from tests.plan.small import EXPERTS, LATENT, device, small
@@ -118,8 +119,8 @@ def stages(
     split: ParallelSizes = ONE_GPU,
     engine: EngineMemory = ENGINE,
     **memory: Any,
-):
-    return stage_memory(architecture, device(**({"torch_gib": 1.0} | memory)), engine, split, run)
+) -> tuple[Span, tuple[StageMemory, ...]]:
+    return stage_memory(architecture, device(torch_gib=1.0, **memory), engine, split, run)
 
 
 @pytest.mark.parametrize(

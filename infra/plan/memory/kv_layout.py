@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from math import ceil, lcm
 
 from infra.plan.architecture.partition import pipeline_stages
@@ -17,7 +17,7 @@ MAMBA_PAGES_WITH_PREFIX_CACHING = 3
 _GATED_DELTA_CHUNK = 64
 
 
-@lru_cache(maxsize=8192)
+@cache
 def kv_cache_spec(
     architecture: Architecture,
     *,
