@@ -290,3 +290,42 @@ def test_sentences_about_sizes() -> None:
     nowhere = fit(0.01)
     assert smallest_fit(nowhere) is None
     assert size_sentences(nowhere) == ("no size up to 64 of these GPUs holds 1,024 tokens; shorten max_model_len or quantise.",)
+
+
+LATENT_CACHE = small(("mla",) * 6, heads=8, intermediate=64, vocab=512)
+FEWEST = "the smallest size that fits is 2 GPUs: tensor parallel 1 x pipeline parallel 2, with "
+WHOLE = "without pipeline parallel the smallest is 8 GPUs: tensor parallel 8 x pipeline parallel 1."
+NO_NODE = "no size without pipeline parallel fits a node."
+
+
+@pytest.mark.parametrize(
+    ("architecture", "length", "sizes", "sentences"),
+    [
+        # 5 GiB of cache on devices of 4 GiB: stages hold a share each, and ranks that exchange lose 2 GiB to their buffers
+        (MODEL, 9_300_000, (1, 1), [WHOLE]),
+        (MODEL, 9_300_000, (2, 1), [WHOLE, "the next larger size that works is tensor parallel 1 x pipeline parallel 3."]),
+        (MODEL, 9_300_000, (4, 1), [WHOLE, "the next larger size that works is tensor parallel 1 x pipeline parallel 5."]),
+        (MODEL, 9_300_000, (1, 2), [WHOLE]),
+        (MODEL, 9_300_000, (1, 3), [WHOLE]),
+        # ranks do not divide latents
+        (LATENT_CACHE, 44_000_000, (1, 1), [NO_NODE]),
+        (
+            LATENT_CACHE,
+            44_000_000,
+            (4, 1),
+            [NO_NODE, "the next larger size that works is tensor parallel 1 x pipeline parallel 5."],
+        ),
+    ],
+)
+def test_sizes_that_would_do(architecture: Architecture, length: int, sizes: tuple[int, int], sentences: list[str]) -> None:
+    tensor, pipeline = sizes
+    asked = fit(
+        4,
+        architecture,
+        gpu_memory_utilization=0.88,
+        max_model_len=length,
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=pipeline,
+    )
+    first, *rest = size_sentences(asked)
+    assert first.startswith(FEWEST) and rest == sentences
