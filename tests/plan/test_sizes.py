@@ -91,6 +91,7 @@ def splits(sizes: tuple[Size, ...]) -> list[tuple[int, int]]:
         ),  # seven stages are too many for six layers
         (MODEL, 9, {"tensor_parallel_size": 2}, [(2, 1), (2, 2), (2, 4), (2, 6), (2, 8)]),
         (MODEL, 1, {"pipeline_parallel_size": 2}, [(1, 2), (2, 2), (3, 2), (4, 2)]),
+        (MODEL, 1, {"pipeline_parallel_size": 4}, [(1, 4), (2, 4), (3, 4), (4, 4)]),
         (MODEL, 9, {"data_parallel_size": 2}, [(1, 1), (1, 2), (2, 1), (3, 1), (4, 1)]),
         (MODEL, 3, {"tensor_parallel_size": 8}, [(8, 1)]),
         (MODEL, 3, {"tensor_parallel_size": 5}, []),
@@ -126,6 +127,7 @@ def test_whole_experts_are_candidates_where_their_width_cannot_be_cut() -> None:
         (machines(NVLINK), {"gpus_per_numa_node_limit": 2}, [(1, 1), (2, 1), (2, 2), (2, 4), (4, 1), (8, 1)]),
         (machines(NVLINK), {"pipeline_parallel_size": 2}, [(1, 2), (2, 2), (4, 2), (8, 2)]),
         (machines(NVLINK), {"tensor_parallel_size": 2}, [(2, 1), (2, 2), (2, 4)]),
+        (machines(UNKNOWN), {}, [(1, 1), (1, 2), (1, 4), (1, 8)]),
         # PCIe alone: no group at all before stages
         (machines(PCIE), {}, [(1, 1), (1, 2), (1, 4)]),
         (machines(PAIRS), {}, [(1, 1), (2, 1), (2, 2)]),
