@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from infra.catalog.entries import DATA
@@ -64,7 +64,7 @@ class EngineFlags:
     replaced: Mapping[str, str]
 
 
-@lru_cache(maxsize=1)
+@cache
 def engine_flags() -> EngineFlags:
     """The flags of the pinned vLLM."""
     document = parse_yaml((DATA / "vllm_flags.yaml").read_bytes(), "vllm_flags.yaml")

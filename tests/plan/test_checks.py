@@ -209,7 +209,7 @@ def tiny(
 
 
 def test_what_is_not_given_is_the_models_or_vllms() -> None:
-    found = tiny()
+    found = tiny(gib=1.0)
     assert (found.max_model_len, found.max_num_batched_tokens, found.max_num_seqs) == (64, 2048, 256)
     assert (found.gpu_memory_utilization, found.block_size, found.in_flight_tokens) == (0.92, 16, 4096)
     unnamed = replace(small(), max_position_embeddings=0)
@@ -220,7 +220,7 @@ def test_what_is_not_given_is_the_models_or_vllms() -> None:
     assert (given.gpu_memory_utilization, given.block_size, given.in_flight_tokens) == (0.5, 32, 16)
     # the rotary table is as long as the longer of the two
     longer, plain = tiny(max_model_len=128), tiny(max_model_len=32)
-    assert longer.weights_bytes - plain.weights_bytes == 64 * 3 * 2 and plain.weights_bytes == tiny().weights_bytes
+    assert longer.weights_bytes - plain.weights_bytes == 64 * 3 * 2 and plain.weights_bytes == found.weights_bytes
 
 
 def test_a_latent_model_before_0_7_caches_padded_heads() -> None:
@@ -299,8 +299,8 @@ def test_sentences_about_the_parts() -> None:
     assert ": float16, the" in sentence(tiny(dtype="float16"), "weights") and ": fp8, the" in sentence(
         tiny(quantization="fp8"), "weights"
     )
-    assert "the sampler with the logits of 256 sequences over 100 tokens" in sentence(found, "activations")
-    assert "2,048 batched tokens in the widest layer" in sentence(tiny(max_num_seqs=1), "activations")
+    assert "the sampler with the logits of 1,024 sequences over 100 tokens" in sentence(found, "activations")
+    assert "8,192 batched tokens in the widest layer" in sentence(tiny(max_num_seqs=1), "activations")
     assert sentence(found, "outside").endswith("runtime and workspaces.")
     assert sentence(tiny(tensor_parallel_size=2), "outside").endswith("and the collective library's buffers.")
     assert sentence(found, "graphs").endswith("vLLM 0.33.0 takes its estimate off the budget.")

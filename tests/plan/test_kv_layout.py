@@ -15,7 +15,7 @@ from infra.plan.memory.kv_layout import kv_cache_spec
 from tests.plan.small import LATENT, MAMBA, small
 
 INDEXED = replace(LATENT, index_heads=2, index_head_dim=128)
-WIDE = {"global_head_dim": 12, "global_kv_heads": 1}
+WIDE: dict[str, Any] = {"global_head_dim": 12, "global_kv_heads": 1}
 
 
 @pytest.mark.parametrize(

@@ -291,4 +291,5 @@ def test_the_roundings_are_those_of_the_kernels() -> None:
 
 def test_kv_heads_on_a_rank() -> None:
     assert [kv_heads_per_rank(8, size) for size in (1, 2, 4, 8, 16)] == [8, 4, 2, 1, 1]
+    assert ParallelSizes().gpus == 1
     assert ParallelSizes(tensor_parallel_size=2, pipeline_parallel_size=3, data_parallel_size=5).gpus == 30

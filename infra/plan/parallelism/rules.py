@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from math import ceil
 
 from infra.plan.architecture.partition import MXFP4_ROUNDING, kv_heads_per_rank, padded_vocabulary, round_up
@@ -78,7 +78,7 @@ def _remedy(architecture: Architecture, size: int, quantization: str | None, exp
     return text + "."
 
 
-@lru_cache(maxsize=65536)
+@cache
 def _refusals(
     architecture: Architecture, size: int, quantization: Quantization | None, expert_parallel: bool, data_parallel_size: int
 ) -> tuple[Refusal, ...]:
