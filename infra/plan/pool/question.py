@@ -11,7 +11,7 @@ from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
 from infra.diagnosis import Diagnosis
 from infra.kubelet import Device, Kubelet, Machine
-from infra.kubelet.configuration.advice import advise
+from infra.kubelet.advice import advise
 from infra.plan.placement import Load, NodeCapacity, PodShape
 from infra.plan.pool.proof import MOST_STATES, Resident
 from infra.plan.pool.reserve import DEFAULT_MAX_PODS, Reservations
