@@ -8,7 +8,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.kubelet import Device, Kubelet, KubeletRefuses, Machine
-from infra.kubelet.configuration.advice import advise, suggest_field
+from infra.kubelet.advice import advise, suggest_field
 from infra.kubelet.configuration.versions import cpu_option_gate, rules_of, topology_option_gate
 from tests.kubelet.build import GPU, configuration, gpus, machine, pod, static_memory
 

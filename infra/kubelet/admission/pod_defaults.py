@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from infra.kubelet.admission.pods import HUGEPAGES_PREFIX, Pod, aggregate, is_pod_level_resource
+from infra.kubelet.pods import Pod, aggregate
+from infra.kubelet.resource_names import HUGEPAGES_PREFIX, is_pod_level_resource
 
 
 def with_pod_level_defaults(pod: Pod, *, fixed: bool) -> Pod:
