@@ -170,8 +170,9 @@ def test_a_shape_counts_as_blockable_where_the_search_would_take_too_long(monkey
     assert blockable(shapes, capacity(), 7) == (2,)
     roomy = (free(2, 5), free(4, 1))
     assert blockable(roomy, capacity(), 2) == ()
-    monkeypatch.setattr(placement_room, "_MOST_BLOCKING_STEPS", 1)
-    assert blockable(roomy, capacity(), 2) == (0, 1)
+    for steps, blocked in [(0, (0, 1)), (1, (0,))]:
+        monkeypatch.setattr(placement_room, "_MOST_BLOCKING_STEPS", steps)
+        assert blockable(roomy, capacity(), 2) == blocked
     monkeypatch.undo()
     monkeypatch.setattr(placement_room, "_MOST_LOADS", 2)
     assert blockable(roomy, capacity(), 2) == (0, 1)
