@@ -144,6 +144,8 @@ def test_places_beside_the_shown_slots_are_named(shape, copies, nodes, words):
 def test_places_of_several_nodes_are_named_as_such():
     (decided,) = decide(FOUR, pod(gpus=3, copies=2)).pods
     assert decided.reasons[-1] == "Slots show one order of starts: in others a pod comes to lie on NUMA nodes 0, 1, 3."
+    (decided,) = decide(FOUR, pod(gpus=4, cpu=20, copies=2), nodes=2).pods
+    assert decided.reasons[-1] == "Slots show one order of starts: in others a pod comes to lie on NUMA nodes 2, 3."
 
 
 # Warnings
