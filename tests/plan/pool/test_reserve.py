@@ -36,7 +36,9 @@ def test_the_default_reservation_follows_a_public_rule():
     assert reserved({"maxPods": 32}, node_shape())[0].fields["kubeReserved"] == {"memory": f"{255 + 11 * 32}Mi"}
 
 
-@pytest.mark.parametrize(("threshold", "total"), [("100Mi", 1124), ("1Gi", 2048), ("0%", 1024), ("100%", 1024), ("5%", None)])
+@pytest.mark.parametrize(
+    ("threshold", "total"), [("100Mi", 1124), ("1Gi", 2048), ("0%", 1024), ("0", 1024), ("100%", 1024), ("5%", None)]
+)
 def test_the_memory_threshold_is_a_summand(threshold, total):
     user = {"kubeReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": threshold}}
     reservations, problems = reserved(user, node_shape())
@@ -51,6 +53,7 @@ def test_the_memory_threshold_is_a_summand(threshold, total):
         ({"systemReserved": {"memory": "-1Gi"}}, "k.systemReserved.memory"),
         ({"kubeReserved": {"cpu": "10%"}}, "k.kubeReserved.cpu"),
         ({"evictionHard": {"memory.available": "many"}}, "k.evictionHard.memory.available"),
+        ({"evictionHard": {"memory.available": "-1Mi"}}, "k.evictionHard.memory.available"),
         ({"reservedSystemCPUs": "3-1"}, "k.reservedSystemCPUs"),
         ({"reservedSystemCPUs": "0-223"}, "k.reservedSystemCPUs"),
         ({"reservedSystemCPUs": "220-225"}, "k.reservedSystemCPUs"),
