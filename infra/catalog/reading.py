@@ -89,7 +89,7 @@ def _problem(detail: Any, path: str, document: Any, model: type[BaseModel]) -> D
             code, message = "UnknownField", f"is no field here.{did_you_mean(str(location[-1]), fields)}"
         else:
             near = did_you_mean(str(location[-1]), given - set(fields))
-            code, message = "MissingField", f"is missing{near or '; it is needed here.'}"
+            code, message = "MissingField", f"is missing.{near}" if near else "is missing; it is needed here."
     elif kind in _WANTED:
         shown = "" if kind in ("model_type", "dict_type") else f" ({value!r})"
         message = f"is {type_name(value)}{shown}; {_WANTED[kind]} is expected."
