@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -213,3 +215,20 @@ def test_only_an_image_is_pinned_as_one() -> None:
         pinned_image("kueue")
     with pytest.raises(KeyError):
         pinned_image("no-such-image")
+
+
+def test_the_doctor_tells_of_a_catalog_that_was_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from infra.cli import doctor
+
+    broken = [
+        Diagnosis("pins.yaml.pins[0].kind", "InvalidValue", "is 'jar'."),
+        Diagnosis("pins.yaml.pins[1].id", "MissingField", "is missing."),
+    ]
+    for problems, ok in ((broken, False), ([], True)):
+        monkeypatch.setattr(doctor, "catalog_problems", lambda found=problems: iter(found))
+        assert doctor.run(argparse.Namespace(stack=None, format="json")) == (3 if not ok else 0)
+        [check] = [check for check in json.loads(capsys.readouterr().out)["checks"] if check["name"] == "catalog"]
+        assert check["ok"] is ok
+        assert ("node shapes" in check["found"]) if ok else check["found"] == "pins.yaml.pins[0].kind: is 'jar'. (2 in all)"
