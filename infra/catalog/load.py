@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from infra.catalog.entries import DATA, Entries, as_it_is, document_of
-from infra.catalog.reading import read
+from infra.catalog.reading import read_whole
 from infra.catalog.shapes import ShapeEntry, resolve_shape
 from infra.catalog.types import Accelerator, EngineFacts, Model, NodeShape, Pin
 from infra.catalog.vendors import vendors
 from infra.diagnosis import Diagnosis
-from infra.errors import ConfigError
 
 
 @cache
@@ -48,12 +47,7 @@ def catalog_problems() -> Iterator[Diagnosis]:
 def engine_facts() -> EngineFacts:
     """What vLLM at the pinned version supports."""
     path = DATA / "vllm.yaml"
-    problems: list[Diagnosis] = []
-    document = {key: value for key, value in document_of(path).items() if key not in ("schemaVersion", "sources")}
-    facts = read(EngineFacts, document, path.name, problems)
-    if problems or facts is None:
-        raise ConfigError(problems)
-    return facts
+    return read_whole(EngineFacts, document_of(path), path.name)
 
 
 def classes_without_pipeline_parallel() -> frozenset[str]:

@@ -46,6 +46,9 @@ from infra.errors import ConfigError
         ("Instinct_MI210", "mi210"),
         ("mi355x", "mi355x"),
         ("MI210 64GB", "mi210"),
+        ("NVIDIA Tesla L4 GPU", "l4"),
+        ("L4 24 GiB", "l4"),
+        ("B300 288 gb", "b300-sxm6"),
         ("RTX PRO 6000 Blackwell Server 96 GB", "rtx-pro-6000-blackwell-server"),
     ],
 )

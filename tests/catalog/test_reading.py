@@ -13,7 +13,7 @@ from pydantic import Field
 
 from infra.catalog import pinned_image
 from infra.catalog.entries import Entries, Entry, Fact, as_it_is, document_of
-from infra.catalog.reading import has_field, read, type_name
+from infra.catalog.reading import has_field, read, read_whole, type_name
 from infra.config.base import NonNegativeInt, PositiveInt, Texts
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError
@@ -107,6 +107,15 @@ def test_what_is_wrong_is_left_out_so_that_the_rest_is_seen() -> None:
     assert entry is not None and entry.axles is None and entry.kind == "ox"
     assert entry.wheels == (Wheel(size=4, names=("x", "y")),)
     assert raw["wheels"] == [{"size": 4, "names": ["x", 1, "y", 2]}], "the document itself stays as it is"
+
+
+def test_a_file_that_is_one_record_is_read_without_what_all_files_have() -> None:
+    assert read_whole(Wheel, {"schemaVersion": 1, "sources": {}, "size": 2}, "wheel.yaml") == Wheel(size=2)
+    with pytest.raises(ConfigError) as error:
+        read_whole(Wheel, {"schemaVersion": 1, "names": [1], "colour": "red"}, "wheel.yaml")
+    assert [problem.path for problem in error.value.problems] == ["wheel.yaml.colour", "wheel.yaml.names[0]", "wheel.yaml.size"]
+    with pytest.raises(ConfigError, match=r"wheel.yaml.colour: is no field here"):
+        read_whole(Wheel, {"size": 2, "colour": "red"}, "wheel.yaml")
 
 
 @pytest.mark.parametrize(
