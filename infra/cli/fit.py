@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from infra.catalog.confidence import accelerator_warnings, model_warnings
 from infra.catalog.names import find_accelerator, find_model, with_memory
-from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
+from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric, Vendor
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError, NumawiseError, PlanError
 from infra.plan.architecture.partition import ParallelSizes
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--enable-expert-parallel", action="store_true", help="spread whole experts over the ranks")
     parser.add_argument("--enforce-eager", action="store_true", help="without CUDA or HIP graphs")
     parser.add_argument("--gpu-memory-gib", metavar="G", help="memory that torch sees on the GPU, instead of the catalog's")
-    parser.add_argument("--gpu-vendor", choices=("nvidia", "amd"), help="vendor of a GPU that the catalog does not know")
+    parser.add_argument("--gpu-vendor", choices=get_args(Vendor), help="vendor of a GPU that the catalog does not know")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
 
 

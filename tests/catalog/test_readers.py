@@ -43,7 +43,7 @@ CALLED: dict[type, tuple[str, ...]] = {
     Model: ("entry", "model", "found", "models()"),
     PublishedParameters: ("published", "published_parameters", "stated"),
     Pin: ("pins()", "pin"),
-    VendorFacts: ("vendors()", "row"),
+    VendorFacts: ("vendors()", "row", "vendor"),
     EngineFacts: ("engine_facts()",),
 }
 # Counts that are published are what the tests hold the program's own arithmetic against.
