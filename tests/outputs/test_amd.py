@@ -153,7 +153,7 @@ def test_other_documents_are_none(document: Any) -> None:
 
 
 def test_gpus_that_are_only_named_are_a_cut() -> None:
-    report = of_json([entry(0, to(1), "x", {"gpu": "1"})])
+    report = of_json([{**entry(0), "links": [to(1), "x", {"gpu": "1"}]}])
     assert report.cut and report.notes == ("no entry for 1 of 2 GPUs: the document is cut",)
     assert (report.fields["gpus"], report.fields["bdf"]) == (2, [BDFS[0]])
     assert of_json([*PAIR], cut=True).cut
