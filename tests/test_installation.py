@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from infra import installation
-from infra.__main__ import main
 from infra.errors import MissingError
 from infra.installation import ROOT, Requirement, requirements
 from infra.observe.client import ApiError
@@ -169,14 +168,3 @@ def test_without_a_kubeconfig_path_nothing_is_asked(monkeypatch: pytest.MonkeyPa
     text = STACK.replace("connection: {kubeconfig: %s}", connection)
     _, cluster = of_stack(monkeypatch, tmp_path, text)
     assert (cluster.ok, cluster.found) == (False, "no kubeconfig path in connection")
-
-
-@pytest.mark.parametrize(("format", "start"), [("text", "ok      Python"), ("json", '{\n  "ok": true,')])
-def test_the_command_prints_both_forms_and_its_status_is_0_or_3(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], format: str, start: str
-) -> None:
-    monkeypatch.setattr(installation, "_output", lambda *_: None)
-    assert main(["doctor", "--format", format]) == 0
-    assert capsys.readouterr().out.startswith(start)
-    monkeypatch.setattr(installation.sys, "version_info", (3, 10, 0, "final", 0))
-    assert main(["doctor", "--format", format]) == 3
