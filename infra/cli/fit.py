@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any, get_args
 
 from infra.catalog.confidence import accelerator_warnings, model_warnings
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 # what the estimate calls an input, and the option that gives it
 _OPTION_OF = {"gpu": "--gpu", "dtype": "--dtype", "quantization": "--quantization", "kvCacheDtype": "--kv-cache-dtype"}
+_MOST = 2**62
 _MULTIPLES = {"k": 1000, "m": 10**6, "g": 10**9, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -181,7 +183,7 @@ def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
         value = float(digits) * multiple
     except ValueError:
         value = 0.0
-    if value < 1 or value != int(value) or value >= 2**62:
+    if not 1 <= value < _MOST or value != int(value):  # also what is no number, and infinity
         problems.append(_invalid(option, f"is {text!r}; a whole number of at least 1 is expected."))
         return None
     return int(value)
@@ -192,7 +194,7 @@ def _number(text: str, option: str, problems: list[Diagnosis]) -> float | None:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if value != value or value in (float("inf"), float("-inf")):
+    if not isfinite(value):
         problems.append(_invalid(option, f"is {text!r}; a number is expected."))
         return None
     return value

@@ -36,7 +36,7 @@ def read_node_labels(name: str, labels: Mapping[str, str], first_line: int) -> R
     count = _number(labels, "nvidia.com/gpu.count", notes)
     if count is None and vendor == "amd":
         # The labeller writes the count as the value of beta.amd.com/gpu.<property>.<value>.
-        counts = {value for key, value in labels.items() if key.startswith("beta.amd.com/gpu.") and key.count(".") >= 3}
+        counts = {value for key, value in labels.items() if key.startswith("beta.amd.com/gpu.")}
         count = int(counts.pop()) if len(counts) == 1 and all(value.isdigit() for value in counts) else None
     replicas = _number(labels, "nvidia.com/gpu.replicas", notes)
     shared = (replicas or 1) > 1 or (product or "").endswith("-SHARED")

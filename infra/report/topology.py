@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -157,7 +157,9 @@ def _numa_known(report: Report) -> bool:
 def _gpu_table(report: Report) -> Iterator[str]:
     assert report.links is not None
     fields, links = report.fields, report.links
-    labels: Sequence[Any] = fields.get("bdf") or [f"GPU{gpu}" for gpu in links.gpus]
+    addresses = fields.get("bdf") or ()
+    # Of a cut document not every address is there, and nothing tells which is whose.
+    labels = addresses if len(addresses) == len(links.gpus) else [f"GPU{gpu}" for gpu in links.gpus]
     columns = links.gpus if len(links.gpus) <= _MOST_COLUMNS else ()
     head = ["", *map(str, columns)]
     rows = [

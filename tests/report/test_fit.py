@@ -33,7 +33,7 @@ def estimate(*, cache: float = 20, **more: Any) -> MemoryEstimate:
         "pipeline_parallel_size": 1,
         "gpus": 2,
         "verdict": "fits",
-        "reasons": ("weights: they fit.", "cache: 8 tokens.", "more."),
+        "reasons": ("weights: they fit: all.", "cache: 8 tokens.", "more."),
         "fullest": stage,
         "available": span(cache - 1, cache, cache + 1),
         "total_bytes": 80 * GIB,
@@ -51,7 +51,7 @@ def test_the_table_has_verdict_bars_capacity_and_reasons() -> None:
     assert fit_as_text(estimate(), ("use tp 4.",)).split("\n") == [
         "llama on h100, tensor parallel 2 x pipeline parallel 1, vLLM 0.33.0",
         "",
-        "  FITS  they fit.",
+        "  FITS  they fit: all.",
         "",
         "  of 80.00 GiB a GPU, on the fullest rank        GiB",
         "  weights                 40.00  ####################",
@@ -74,10 +74,10 @@ def test_the_table_has_verdict_bars_capacity_and_reasons() -> None:
     ]
 
 
-@pytest.mark.parametrize(("cache", "bar"), [(-30, "!" * 15), (-0.1, "!"), (-100, "!" * 40)])
+@pytest.mark.parametrize(("cache", "bar"), [(-30, "!" * 15), (-0.1, "!"), (-0.5 / GIB, "!"), (-100, "!" * 40)])
 def test_what_is_missing_has_a_bar_of_its_own(cache: float, bar: str) -> None:
     lines = fit_as_text(estimate(cache=cache, verdict="refused"), ()).split("\n")
-    assert lines[2] == "  DOES NOT FIT  they fit."
+    assert lines[2] == "  DOES NOT FIT  they fit: all."
     assert lines[9] == "  KV cache                 0.00"
     assert lines[11] == f"  missing             {-cache:>9.2f}  {bar}"
 
