@@ -11,6 +11,7 @@ from infra.catalog.machine import shape_warnings
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis, did_you_mean, in_order
 from infra.errors import NumawiseError, PlanError
+from infra.plan.effects import keys_without_effect
 from infra.plan.equal_pools import EqualPools
 from infra.plan.hardware import PoolHardware, hardware_of
 from infra.plan.images import mirrored, pinned
@@ -70,6 +71,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
             )
         )
     warnings += _device_group_warnings(config, hardware)
+    warnings += keys_without_effect(config)
     pools: list[PoolPlan] = []
     equal_pools = EqualPools()
     models: dict[int, ModelPlan] = {}

@@ -12,14 +12,12 @@ from infra.config.pools import CoTenant
 from infra.diagnosis import Diagnosis
 from infra.kubelet import Device, Kubelet, Machine
 from infra.kubelet.configuration.advice import advise
+from infra.plan.daemons import node_overhead
 from infra.plan.placement import Load, NodeCapacity, PodShape
 from infra.plan.pool.proof import MOST_STATES, Resident
 from infra.plan.pool.reserve import DEFAULT_MAX_PODS, Reservations
-from infra.units import GIB, parse_bytes, parse_millicpu
+from infra.units import parse_bytes, parse_millicpu
 
-# What our own and the platform's DaemonSets on a GPU node request together (network plugin, kube-proxy, feature discovery, device plugin,
-# exporters); they are Burstable or BestEffort, so that only the node fit counts them.
-DAEMON_MILLICPU, DAEMON_MEMORY_BYTES, DAEMON_PODS = 1000, 2 * GIB, 12
 ENOUGH_STATES = 400  # of a node whose pods are known not to block each other: the rest are more of the same
 
 
@@ -84,16 +82,16 @@ def _devices(devices: Mapping[str, Any]) -> dict[str, list[Device]]:
 
 def capacity_of(question: Question, kubelet: Kubelet) -> NodeCapacity:
     """What the scheduler may give to planned pods on a node: allocatable less co-tenants and DaemonSets."""
-    there = kubelet.allocatable
+    there, overhead = kubelet.allocatable, node_overhead()
     counted = [tenant for tenant in question.co_tenants if tenant.qos_class != "BestEffort"]
     return NodeCapacity(
-        millicpu=int(there["cpu"]) - DAEMON_MILLICPU - sum(parse_millicpu(tenant.cpu) * tenant.per_node for tenant in counted),
+        millicpu=int(there["cpu"]) - overhead.millicpu - sum(parse_millicpu(tenant.cpu) * tenant.per_node for tenant in counted),
         memory_bytes=int(there["memory"])
-        - DAEMON_MEMORY_BYTES
+        - overhead.memory_bytes
         - sum(parse_bytes(tenant.memory) * tenant.per_node for tenant in counted),
         gpus=int(there.get(question.resource_name, 0)),
         pods=int(there.get("pods", question.user.get("maxPods", DEFAULT_MAX_PODS)))
-        - DAEMON_PODS
+        - overhead.pods
         - sum(t.per_node for t in question.co_tenants),
     )
 
