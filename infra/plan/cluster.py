@@ -249,6 +249,7 @@ def _hardware_plan(hardware: PoolHardware, decision: PoolDecision) -> HardwarePl
         numa_nodes=tuple(
             replace(node, cores=known.cores or ()) for node, known in zip(decision.numa_nodes, shape.numa_nodes, strict=True)
         ),
+        reports_numa=hardware.reports_numa,
     )
 
 
