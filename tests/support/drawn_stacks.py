@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, get_args
+
+from infra.config.pools import Platform
 
 # A small dense model by the facts of its config.json, so that every accelerator holds it whole and by shards.
 SMALL_MODEL = {
@@ -21,7 +23,9 @@ SMALL_MODEL = {
     "tie_word_embeddings": True,
 }
 SKUS = ("h100-sxm5-80gb", "l40s", "a100-sxm4-40gb", "mi300x")
+# Those whose kubelet configuration is the plan's in every field; gke and aks decide the reservations themselves.
 PLATFORMS = ("existing", "existing", "existing", "kubeadm", "eks", "rke2")
+ALL_PLATFORMS = get_args(Platform)
 
 
 def drawn_document(seed: int, *, platforms: tuple[str, ...] = PLATFORMS) -> dict[str, Any]:
