@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Sequence
 
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import NumawiseError
+from infra.report.document import json_text
 
 # One module of infra/cli a command. Only the module of the command that was called is imported, so that a command pays
 # for nothing that it does not use.
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return command.run(args)
     except NumawiseError as error:
-        _tell(error.problems, args)
+        _print_problems(error.problems, args)
         return error.exit_status
     except BrokenPipeError:
         # The reader went away (`| head`); its end is no fault of ours, and Python must not complain again at exit.
@@ -65,14 +65,16 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         # A name that is too long, a disk that is full, a folder that is read-only: the system's own words, and the place.
-        _tell([Diagnosis(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")], args)
+        _print_problems(
+            [Diagnosis(str(error.filename or name), "FileUnusable", f"{error.strerror or error}; use another place.")], args
+        )
         return 2
 
 
-def _tell(problems: Sequence[Diagnosis], args: argparse.Namespace) -> None:
+def _print_problems(problems: Sequence[Diagnosis], args: argparse.Namespace) -> None:
     """The problems in the form that the command was asked for."""
     if getattr(args, "format", "text") == "json":
-        print(json.dumps({"errors": [problem.as_json() for problem in problems]}, indent=2))
+        print(json_text({"errors": [problem.as_json() for problem in problems]}))
     else:
         for problem in problems:
             print(f"error: {problem}", file=sys.stderr)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
 
@@ -15,7 +15,7 @@ Severity = Literal["error", "warning", "info"]
 class Diagnosis:
     """`path` is where the value stands (`models[0].tensorParallelSize`, a file, a node), `code` a stable CamelCase name.
 
-    `message` is one sentence that gives both numbers; `remedy`, where the message does not say it already, what to do.
+    `message` is one sentence that gives both numbers; `remedy`, where the message does not name it already, what to do.
     `error`: it does not work; `warning`: it works worse than it could; `info`: worth knowing.
     """
 
@@ -39,7 +39,7 @@ class Diagnosis:
         return f"{self.message} {self.remedy}" if self.remedy else self.message
 
     def as_json(self) -> dict[str, str]:
-        """For a list whose name tells the severity: `errors`, `warnings`."""
+        """For a list whose name gives the severity: `errors`, `warnings`."""
         return {"code": self.code, "path": self.path, "message": self.sentence}
 
     def as_finding(self) -> dict[str, str]:
@@ -55,8 +55,9 @@ def in_order(diagnoses: Iterable[Diagnosis]) -> tuple[Diagnosis, ...]:
     return tuple(sorted(set(diagnoses), key=lambda one: (_natural(one.path), one.code, one.message)))
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path)]
+def _natural(path: str) -> list[Any]:
+    """Texts and numbers by turns, so that each is compared with its own kind."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path)]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -10,7 +10,6 @@ Exit status: 0 no breach, 1 breaches, 2 a file that is no manifest.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,10 @@ from typing import Any
 import yaml
 
 from infra.diagnosis import Diagnosis
+from infra.report.document import json_text
 from policy.rules import RULES, breaches
+
+_SUFFIXES = (".yaml", ".yml")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,18 +36,17 @@ def main(argv: list[str] | None = None) -> int:
         found = sorted(breach for name, kind, manifest in objects for breach in _checked(name, kind, manifest))
     except ValueError as error:
         if args.format == "json":
-            print(json.dumps({"errors": [{"code": "NoManifest", "path": "", "message": str(error)}]}, indent=2))
+            print(json_text({"errors": [{"code": "NoManifest", "path": "", "message": str(error)}]}))
         else:
             print(f"error: {error}", file=sys.stderr)
         return 2
     if args.format == "json":
         print(
-            json.dumps(
+            json_text(
                 {
                     "objects": len(objects),
                     "breaches": [{"resource": breach.path, "rule": breach.code, "message": breach.message} for breach in found],
-                },
-                indent=2,
+                }
             )
         )
     else:
@@ -63,33 +64,42 @@ def _checked(name: str, kind: str, manifest: dict[str, Any]) -> tuple[Diagnosis,
 
 
 def _objects(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(name, Pulumi type token, manifest) of every object; ValueError in one sentence."""
-    files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+    """(name, Pulumi type token, manifest) of every object, those in a List too; ValueError in one sentence."""
+    files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES) if path.is_dir() else [path]
     if not files:
-        raise ValueError(f"{path} holds no .yaml file")
+        raise ValueError(f"{path} holds no {' or '.join(_SUFFIXES)} file")
     for file in files:
-        try:
-            documents = list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            raise ValueError(
-                f"{file}{f':{mark.line + 1}' if mark else ''} is no YAML: {getattr(error, 'problem', error)}"
-            ) from None
-        for document in documents:
-            if document is None:
-                continue
-            if (
-                not isinstance(document, dict)
-                or not isinstance(document.get("kind"), str)
-                or not isinstance(document.get("metadata"), dict)
-            ):
-                raise ValueError(f"{file} is no Kubernetes object: it has no kind and metadata")
-            name = f"{document['kind']}/{document['metadata'].get('namespace', '')}/{document['metadata'].get('name', '')}".replace(
-                "//", "/"
-            )
-            yield name, f"kubernetes:{document.get('apiVersion', '')}:{document['kind']}", document
+        for document in _documents(file):
+            if document is not None:
+                yield from _unlisted(document, str(file))
+
+
+def _documents(file: Path) -> list[Any]:
+    try:
+        return list(yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ValueError(f"{file}{line} is no YAML: {getattr(error, 'problem', error)}") from None
+
+
+def _unlisted(document: Any, where: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """An object, or those of a List (as `kubectl get -o yaml` prints several) one by one."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if isinstance(kind, str) and kind.endswith("List") and "items" in document:
+        items = document["items"] or []
+        if not isinstance(items, list):
+            raise ValueError(f"{where} is a {kind} whose items are no list")
+        for index, item in enumerate(items):
+            yield from _unlisted(item, f"{where}: items[{index}]")
+        return
+    if not isinstance(kind, str) or not isinstance(document.get("metadata"), dict):
+        raise ValueError(f"{where} is no Kubernetes object: it has no kind and metadata")
+    metadata = document["metadata"]
+    name = "/".join(filter(None, (kind, metadata.get("namespace", ""), metadata.get("name", ""))))
+    yield name, f"kubernetes:{document.get('apiVersion', '')}:{kind}", document
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.__main__ import COMMANDS, main
-from infra.diagnosis import Diagnosis, did_you_mean, in_order
+from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,6 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(autouse=True)
 def _in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+
+
+def test_a_command_is_one_file_and_one_row() -> None:
+    modules = {path.stem for path in (ROOT / "infra" / "cli").glob("*.py") if "def run(" in path.read_text(encoding="utf-8")}
+    assert modules == set(COMMANDS)
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,12 +68,6 @@ def test_the_committed_schema_is_the_models(capsys: pytest.CaptureFixture[str]) 
 def test_problems_are_sorted_with_numbers_as_numbers_and_without_doubles() -> None:
     problems = [Diagnosis(path=f"models[{index}]", code="X", message="m") for index in (10, 2, 2)]
     assert [problem.path for problem in ConfigError(problems).problems] == ["models[2]", "models[10]"]
-    assert in_order(reversed(problems)) == ConfigError(problems).problems
-
-
-def test_near_names_are_offered_and_far_ones_not() -> None:
-    assert did_you_mean("replcas", ["replicas", "name"]) == " Did you mean 'replicas'?"
-    assert did_you_mean("zzz", ["replicas", "name"]) == ""
 
 
 @pytest.mark.parametrize("words", [["plan", "-s", ""], ["plan", "-s", "../x"], ["render", "-s", "local", "--out", "x" * 300]])

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.units import format_bytes, format_cpu_list, format_millicpu, parse_bytes, parse_cpu_list, parse_millicpu, parse_quantity
+from infra.units import (
+    GIB,
+    KIB,
+    MIB,
+    TIB,
+    format_bytes,
+    format_cpu_list,
+    format_gib,
+    format_millicpu,
+    parse_bytes,
+    parse_cpu_list,
+    parse_millicpu,
+    parse_quantity,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +56,50 @@ def test_what_kubernetes_refuses_is_no_quantity(text: str) -> None:
         parse_quantity(text)
 
 
-@pytest.mark.parametrize(("text", "right"), [("1GiB", "1Gi"), ("1GB", "1G"), ("1 Gi", "1Gi"), ("512mb", "512"), ("4K", "4Ki")])
+DECIMAL = ["", "k", "M", "G", "T", "P", "E"]
+BINARY = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "factor"),
+    [(suffix, 1000**power) for power, suffix in enumerate(DECIMAL)]
+    + [(suffix, 1024**power) for power, suffix in enumerate(BINARY, 1)]
+    + [(suffix, Fraction(1, 1000**power)) for power, suffix in enumerate(["m", "u", "n"], 1)],
+)
+def test_each_suffix_is_its_power(suffix: str, factor: int | Fraction) -> None:
+    assert parse_quantity(f"3{suffix}") == 3 * factor
+
+
+def test_the_binary_units_are_powers_of_1024() -> None:
+    assert [KIB, MIB, GIB, TIB] == [1024, 1024**2, 1024**3, 1024**4]
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("1GiB", "1Gi"),
+        ("1MiB", "1Mi"),
+        ("1TiB", "1Ti"),
+        ("1KiB", "1Ki"),
+        ("1GB", "1G"),
+        ("1MB", "1M"),
+        ("1TB", "1T"),
+        ("1kB", "1k"),
+        ("1KB", "1Ki"),
+        ("1gi", "1Gi"),
+        ("1mi", "1Mi"),
+        ("4K", "4Ki"),
+        ("4g", "4G"),
+        ("1 Gi", "1Gi"),
+        ("1 GiB", "1Gi"),
+        ("512mb", "it like 4, 500m, 512Mi or 128Gi"),
+        ("xGB", "it like 4, 500m, 512Mi or 128Gi"),
+    ],
+)
 def test_a_wrong_unit_gets_the_right_spelling(text: str, right: str) -> None:
-    with pytest.raises(ValueError, match=f"write .*{right[:1]}"):
+    with pytest.raises(ValueError) as caught:
         parse_quantity(text)
+    assert str(caught.value) == f"{text!r} is no quantity; write {right}"
 
 
 def test_booleans_are_no_quantities() -> None:
@@ -57,6 +110,23 @@ def test_booleans_are_no_quantities() -> None:
 def test_millicpu_and_bytes_round_up_as_the_api_server_does() -> None:
     assert parse_millicpu("0.0001") == 1
     assert parse_bytes("100m") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (1, "1"), (1023, "1023"), (1024, "1Ki"), (1536, "1536"), (134217728, "128Mi"), (2**30, "1Gi"), (2**40, "1024Gi")],
+)
+def test_bytes_have_the_shortest_exact_binary_suffix(value: int, text: str) -> None:
+    assert format_bytes(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0, "0"), (1, "1m"), (999, "999m"), (1000, "1"), (1500, "1500m"), (32000, "32")])
+def test_whole_cpus_are_written_without_suffix(value: int, text: str) -> None:
+    assert format_millicpu(value) == text
+
+
+def test_gib_for_people_have_one_digit() -> None:
+    assert format_gib(1007.54 * 2**30) == "1007.5 GiB"
 
 
 @given(st.integers(min_value=0, max_value=2**62))
@@ -72,6 +142,22 @@ def test_cpus_survive_their_text(value: int) -> None:
 @given(st.sets(st.integers(min_value=0, max_value=999)))
 def test_cpu_lists_survive_their_text(cpus: set[int]) -> None:
     assert parse_cpu_list(format_cpu_list(cpus)) == tuple(sorted(cpus))
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"),
+    [((), ""), ((5,), "5"), ((0, 1), "0-1"), ((0, 2), "0,2"), ((8, 2, 1, 0, 2), "0-2,8"), ((0, 1, 3, 4, 6), "0-1,3-4,6")],
+)
+def test_cpu_lists_are_as_short_as_the_kernel_prints_them(cpus: tuple[int, ...], text: str) -> None:
+    assert format_cpu_list(cpus) == text
+
+
+def test_a_cpu_list_of_one_number_may_be_a_range() -> None:
+    assert parse_cpu_list("3-3,999999") == (3, 999999)
+    with pytest.raises(ValueError, match="'2-1' is no CPU list: 2-1 runs backwards"):
+        parse_cpu_list("2-1")
+    with pytest.raises(ValueError, match="is no CPU list; write it like 0-55"):
+        parse_cpu_list("1000000")
 
 
 @pytest.mark.parametrize("text", ["a", "3-1", "1-", "-1", "1--2", "0x1", "1:2"])
@@ -95,3 +181,15 @@ def test_more_than_the_api_server_holds_is_no_quantity(text: str | int | float) 
 def test_the_largest_quantity_is_one() -> None:
     assert parse_quantity(str(2**63 - 1)) == 2**63 - 1
     assert parse_quantity("-7Ei") == -7 * 2**60
+
+
+def test_a_quantity_may_have_sixty_digits_and_no_more() -> None:
+    assert parse_quantity("0." + "0" * 57 + "1") == Fraction(1, 10**58)
+    with pytest.raises(ValueError) as caught:
+        parse_quantity("0." + "0" * 58 + "1")
+    assert str(caught.value) == f"0.{'0' * 18}... has 61 digits; the largest quantity of Kubernetes is 2^63 - 1, about 9.2E or 8Ei"
+    with pytest.raises(ValueError, match="is too much"):
+        parse_quantity(str(2**63))
+    with pytest.raises(ValueError, match="is no quantity"):
+        parse_quantity("1e1000")
+    assert parse_quantity("1e-999") > 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def pinned_image(name: str) -> str:
-    """The reference of a pinned image, with its digest where it is known; KeyError for an id that pins.yaml does not have."""
+    """The reference of a pinned image, with its digest where it is known; KeyError for an id that pins.yaml does not have as an image."""
     from infra.catalog.load import pins
 
-    return pins()[name].pinned_reference
+    pin = pins()[name]
+    if pin.kind != "image":
+        raise KeyError(f"{name} is a {pin.kind}")
+    return pin.pinned_reference

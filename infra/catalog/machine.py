@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.catalog.types import NodeShape
+from infra.catalog.vendors import vendors
 from infra.diagnosis import Diagnosis
 
 
@@ -22,26 +23,6 @@ def missing_facts(shape: NodeShape, path: str) -> list[Diagnosis]:
             "`topology:` (python -m infra shape FILE... makes it from a node's lscpu, numactl -H and nvidia-smi topo -m).",
         )
     ]
-
-
-def shape_warnings(shape: NodeShape, path: str = "nodeShape") -> tuple[Diagnosis, ...]:
-    """What the catalog knows of a shape, but not for certain: facts by which the plan places pods."""
-    weak = [
-        name
-        for name in shape.provenance.unverified
-        if name.split(".")[0] in ("numaNodes", "threadsPerCore", "memory", "linkDomains", "numaInGuest")
-    ]
-    if not weak and shape.provenance.confidence != "low":
-        return ()
-    facts = ", ".join(weak) or "all facts"
-    return (
-        Diagnosis.warning(
-            path=path,
-            code="UnverifiedFacts",
-            message=f"{facts} of {shape.id} {'is' if len(weak) == 1 else 'are'} not verified in the catalog (confidence {shape.provenance.confidence}): "
-            f"compare a node's own outputs by `python -m infra topology FILE --expect {shape.id}` before you rely on the placement",
-        ),
-    )
 
 
 def machine_of(
@@ -93,7 +74,8 @@ def devices_of(shape: NodeShape, resource_name: str) -> dict[str, list[dict[str,
     (internal/pkg/plugin of ROCm/k8s-device-plugin), which no NUMA node of the machine matches.
     """
     hidden = shape.numa_in_guest is False
-    nowhere = [-1] if resource_name.startswith("amd.com/") else []
+    unknown = {row.resource_name: row.hidden_numa_node for row in vendors().values()}.get(resource_name)
+    nowhere = [] if unknown is None else [unknown]
     return {
         resource_name: [
             {"id": f"gpu{gpu}", "numa": nowhere if hidden or node is None else [node]}

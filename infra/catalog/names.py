@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 from infra.catalog.load import accelerators, models, shapes
-from infra.catalog.types import Accelerator, Model, NodeShape
+from infra.catalog.types import Accelerator, AcceleratorMemory, Model, NodeShape
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import ConfigError
 
@@ -84,7 +83,9 @@ def _pci_ids(item: Accelerator) -> tuple[str, ...]:
 
 
 def _all_names(item: Accelerator) -> tuple[str, ...]:
-    return (item.id, item.driver_name, *item.aliases, *item.label_values)
+    size = item.memory.marketing_gb
+    sized = () if size is None else (f"{item.driver_name} {size}GB",)
+    return (item.id, item.driver_name, *item.aliases, *item.label_values, *sized)
 
 
 def _accelerator_names() -> list[str]:
@@ -120,12 +121,18 @@ def accelerator_of(shape: NodeShape, path: str = "sku") -> Accelerator:
     card = find_accelerator(shape.accelerator, path)
     if shape.partition is not None:
         for mode in card.partition_modes:
-            if f"{mode.compute}_{mode.memory}" == shape.partition.upper():
-                memory = replace(card.memory, torch_gib=mode.memory_gib, torch_range_gib=None, torch_vf_gib=None, smi_mib=None)
-                return replace(card, memory=memory)
+            if mode.name == shape.partition.upper():
+                return with_memory(card, AcceleratorMemory(marketing_gb=card.memory.marketing_gb, torch_gib=mode.memory_gib))
     if shape.virtual_machine and card.memory.torch_vf_gib is not None:
-        return replace(card, memory=replace(card.memory, torch_gib=card.memory.torch_vf_gib, torch_range_gib=None))
+        changes = {"torch_gib": card.memory.torch_vf_gib, "torch_range_gib": None}
+        return with_memory(card, card.memory.model_copy(update=changes))
     return card
+
+
+def with_memory(accelerator: Accelerator, memory: AcceleratorMemory) -> Accelerator:
+    """The same device with other memory, which no longer rests on what the catalog says of the card's."""
+    unverified = tuple(name for name in accelerator.unverified if name.split(".")[0] != "memory")
+    return accelerator.model_copy(update={"memory": memory, "unverified": unverified})
 
 
 def find_shape(name: str, path: str = "nodeShape") -> NodeShape:
@@ -134,11 +141,7 @@ def find_shape(name: str, path: str = "nodeShape") -> NodeShape:
     if name in known:
         return known[name]
     wanted = _plain(name)
-    fitting = [
-        shape
-        for shape in known.values()
-        if wanted in {_plain(text) for text in (shape.id, shape.instance_type or "", *shape.aliases) if text}
-    ]
+    fitting = [shape for shape in known.values() if wanted in {_plain(text) for text in _shape_names(shape)}]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -149,6 +152,12 @@ def find_shape(name: str, path: str = "nodeShape") -> NodeShape:
         "UnknownShape",
         f"no node shape is called {name!r}.{near} Or give the machine's facts inline as `topology:` (sku, threadsPerCore, numaNodes).",
     )
+
+
+def _shape_names(shape: NodeShape) -> Iterable[str]:
+    yield from (shape.id, *shape.aliases)
+    if shape.instance_type is not None:
+        yield from (shape.instance_type, f"{shape.provider} {shape.instance_type}")
 
 
 def find_model(name: str, path: str = "model") -> Model:

@@ -1,109 +1,120 @@
-"""Reads a node shape: an entry of shapes.yaml, or the same facts inline as a pool's `topology:`."""
+"""Node shapes: from an entry of shapes.yaml, or the same facts inline, to the machine that a plan counts with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from infra.catalog.provenance import read_provenance
-from infra.catalog.reader import Reader
+from pydantic import Field
+
+from infra.catalog.entries import Entry
 from infra.catalog.types import NetworkInterfaces, NodeShape, NumaNode
+from infra.config import topology as wire
+from infra.config.base import MemoryQuantity, PositiveInt, Texts
+from infra.diagnosis import Diagnosis
 from infra.units import parse_bytes, parse_cpu_list
 
+_PAGE_SIZES = ("1Gi", "2Mi", "512Mi", "16Gi", "64Ki", "32Mi")
 
-def read_shape(reader: Reader, sources: Mapping[str, str]) -> NodeShape | None:
-    """One catalog entry, or None where a needed field is missing; problems are added to the reader's."""
-    name = reader.text("id", required=True)
-    accelerator = reader.text("sku", required=True)
-    gpus = reader.integer("gpus", required=True, minimum=1)
-    threads = reader.integer("threadsPerCore", minimum=1)
-    numa_nodes = read_numa_nodes(reader, gpus, threads)
-    count = reader.integer("numaNodeCount", minimum=1)
-    if count is not None and numa_nodes and count != len(numa_nodes):
-        reader.problem("numaNodeCount", f"is {count}, but numaNodes lists {len(numa_nodes)}.")
-    links = read_groups(reader, "linkDomains", gpus)
-    switches = read_groups(reader, "switchGroups", gpus)
-    network = reader.child("network")
-    fields: dict[str, Any] = {
-        "sockets": reader.integer("sockets", minimum=1),
-        "cpu_model": reader.text("cpuModel"),
-        "cpu_count": reader.integer("cpuCount", minimum=1),
-        "memory_bytes": reader.parsed("memory", parse_bytes),
-        "provider": reader.text("provider"),
-        "instance_type": reader.text("instanceType"),
-        "virtual_machine": reader.boolean("virtualMachine"),
-        "numa_in_guest": reader.boolean("numaInGuest"),
-        "nvlink_domain_nodes": reader.integer("nvlinkDomainNodes", minimum=1) or 1,
-        "partition": reader.text("partition"),
-        "aliases": reader.texts("aliases"),
-        "node_labels": tuple(sorted((str(key), str(value)) for key, value in (reader.raw("nodeLabels") or {}).items())),
-    }
-    provenance = read_provenance(reader, sources)
-    interfaces = NetworkInterfaces() if network is None else _network(network)
-    if name is None or accelerator is None or gpus is None:
-        return None
-    if fields["cpu_count"] is None and numa_nodes and all(node.cpus is not None for node in numa_nodes):
-        fields["cpu_count"] = sum(len(node.cpus or ()) for node in numa_nodes)
+
+class ShapeEntry(wire.Topology, Entry):
+    """One kind of machine: the facts of a topology, and what a catalog says besides."""
+
+    gpus: PositiveInt = Field(description="How many devices it has.")
+    numa_node_count: PositiveInt | None = Field(default=None, description="NUMA nodes, where their layout is not known.")
+    cpu_count: PositiveInt | None = Field(default=None, description="Logical CPUs, where the NUMA nodes do not list them.")
+    memory: MemoryQuantity | None = Field(
+        default=None, description="Of the whole machine, as maker or provider state it: an upper bound; never planned with."
+    )
+    network: NetworkInterfaces | None = Field(default=None, description="Fabric interfaces between machines.")
+    provider: str | None = Field(default=None, description="The cloud: aws, azure, gcp, oci; `aws p5.48xlarge` is found by it.")
+    instance_type: str | None = Field(default=None, description="The cloud's name of it.")
+    aliases: Texts = Field(default=(), description="Common names.")
+
+
+def resolve_shape(entry: ShapeEntry, path: str, problems: list[Diagnosis]) -> NodeShape:
+    """The machine of a catalog entry; contradictions between its fields are added to `problems`."""
+    nodes = numa_nodes_of(entry, path, problems)
+    listed = sorted(gpu for node in nodes for gpu in node.gpus or ())
+    if listed and all(node.gpus is not None for node in nodes) and listed != list(range(entry.gpus)):
+        problems.append(
+            _wrong(f"{path}.numaNodes", f"lists the GPUs {listed}; the indices 0 to {entry.gpus - 1} are expected, each once.")
+        )
+    if entry.numa_node_count is not None and nodes and entry.numa_node_count != len(nodes):
+        problems.append(_wrong(f"{path}.numaNodeCount", f"is {entry.numa_node_count}, but numaNodes lists {len(nodes)}."))
+    problems += group_problems(entry, path, entry.gpus)
     return NodeShape(
-        id=name,
-        accelerator=accelerator,
-        gpus=gpus,
-        numa_nodes=numa_nodes,
-        numa_node_count=len(numa_nodes) or count,
-        threads_per_core=threads,
-        link_domains=links,
-        switch_groups=switches or (),
-        network=interfaces,
-        provenance=provenance,
-        **fields,
+        id=entry.id,
+        accelerator=entry.sku,
+        gpus=entry.gpus,
+        numa_nodes=nodes,
+        numa_node_count=len(nodes) or entry.numa_node_count,
+        sockets=entry.sockets,
+        cpu_count=entry.cpu_count or cpu_count_of(nodes),
+        threads_per_core=entry.threads_per_core,
+        memory_bytes=None if entry.memory is None else parse_bytes(entry.memory),
+        link_domains=sorted_groups(entry.link_domains),
+        switch_groups=sorted_groups(entry.switch_groups) or (),
+        network=entry.network,
+        provider=entry.provider,
+        instance_type=entry.instance_type,
+        virtual_machine=entry.virtual_machine,
+        numa_in_guest=entry.numa_in_guest,
+        partition=entry.partition,
+        aliases=entry.aliases,
+        confidence=entry.confidence,
+        unverified=entry.unverified,
     )
 
 
-def read_numa_nodes(reader: Reader, gpus: int | None, threads_per_core: int | None) -> tuple[NumaNode, ...]:
-    """`numaNodes` in order of id; GPUs, CPUs and NIC names may stand on one node only."""
+def cpu_count_of(nodes: Sequence[NumaNode]) -> int | None:
+    """Logical CPUs of all nodes, or None where one of them is not known."""
+    if not nodes or any(node.cpus is None for node in nodes):
+        return None
+    return sum(len(node.cpus or ()) for node in nodes)
+
+
+def sorted_groups(groups: Sequence[Sequence[int]] | None) -> tuple[tuple[int, ...], ...] | None:
+    return None if groups is None else tuple(tuple(sorted(group)) for group in groups)
+
+
+def numa_nodes_of(facts: wire.Topology, path: str, problems: list[Diagnosis]) -> tuple[NumaNode, ...]:
+    """The NUMA nodes with their ids and physical cores; GPUs, CPUs and NIC names may stand on one node only."""
     nodes = []
-    seen: dict[str, dict[Any, int]] = {"cpus": {}, "gpus": {}, "nics": {}}
-    entries = reader.children("numaNodes")
-    for index, entry in enumerate(entries):
-        node = _numa_node(entry, index, len(entries), threads_per_core)
-        entry.finish()
+    homes: dict[str, dict[object, int]] = {"cpus": {}, "gpus": {}, "nics": {}}
+    for index, given in enumerate(facts.numa_nodes):
+        where = f"{path}.numaNodes[{index}]"
+        node = _numa_node(given, index, facts.threads_per_core, where, problems)
+        if given.distances and len(given.distances) != len(facts.numa_nodes):
+            problems.append(
+                _wrong(
+                    f"{where}.distances",
+                    f"has {len(given.distances)} values; one for each of the {len(facts.numa_nodes)} NUMA nodes is expected.",
+                )
+            )
         for kind, values in (("cpus", node.cpus), ("gpus", node.gpus), ("nics", node.nics)):
+            home = homes[kind]
             for value in values or ():
-                if value in seen[kind]:
-                    entry.problem(kind, f"{value} is on NUMA node {seen[kind][value]} too.")
+                if value in home:
+                    problems.append(_wrong(f"{where}.{kind}", f"{value} is on NUMA node {home[value]} too."))
                     break
-                seen[kind][value] = index
+                home[value] = index
         nodes.append(node)
-    listed = sorted(seen["gpus"])
-    if gpus is not None and listed and all(node.gpus is not None for node in nodes) and listed != list(range(gpus)):
-        reader.problem("numaNodes", f"lists the GPUs {listed}; the indices 0 to {gpus - 1} are expected, each once.")
     return tuple(nodes)
 
 
-def _numa_node(reader: Reader, index: int, count: int, threads_per_core: int | None) -> NumaNode:
-    stated = reader.integer("id")
-    if stated is not None and stated != index:
-        reader.problem("id", f"is {stated}; NUMA nodes stand in order, so {index} is expected.")
-    cpus = reader.parsed("cpus", _cpu_list)
-    gpus = reader.integers("gpus") if reader.has("gpus") else (reader.raw("gpus"), None)[1]
-    distances = reader.integers("distances") or None
-    if distances is not None and len(distances) != count:
-        reader.problem("distances", f"has {len(distances)} values; one for each of the {count} NUMA nodes is expected.")
-    hugepages = reader.child("hugepages")
-    sizes = []
-    if hugepages is not None:
-        for size in sorted(hugepages.values):
-            if size not in ("1Gi", "2Mi", "512Mi", "16Gi", "64Ki", "32Mi"):
-                hugepages.problem(size, "is no huge page size of Linux; 2Mi or 1Gi is expected.")
-            pages = hugepages.integer(size, minimum=0)
-            if pages is not None:
-                sizes.append((size, pages))
+def _numa_node(given: wire.NumaNode, index: int, threads_per_core: int | None, where: str, problems: list[Diagnosis]) -> NumaNode:
+    for size in sorted(set(given.hugepages) - set(_PAGE_SIZES)):
+        problems.append(_wrong(f"{where}.hugepages.{size}", "is no huge page size of Linux; 2Mi or 1Gi is expected."))
+    cpus = None if given.cpus is None else parse_cpu_list(given.cpus)
     cores = None
     if cpus is not None and threads_per_core is not None:
         if len(cpus) % threads_per_core:
-            reader.problem(
-                "cpus",
-                f"lists {len(cpus)} CPUs; with threadsPerCore {threads_per_core} a multiple of {threads_per_core} is expected.",
+            problems.append(
+                _wrong(
+                    f"{where}.cpus",
+                    f"lists {len(cpus)} CPUs; with threadsPerCore {threads_per_core} a multiple of {threads_per_core} is expected.",
+                )
             )
         else:
             cores = group_into_cores(cpus, threads_per_core)
@@ -111,28 +122,13 @@ def _numa_node(reader: Reader, index: int, count: int, threads_per_core: int | N
         id=index,
         cpus=cpus,
         cores=cores,
-        memory_bytes=reader.parsed("memory", _memory),
-        gpus=gpus,
-        nics=reader.texts("nics"),
-        distances=distances,
-        hugepages=tuple(sizes),
-        socket=reader.integer("socket", minimum=0),
+        memory_bytes=None if given.memory is None else parse_bytes(given.memory),
+        gpus=given.gpus,
+        nics=given.nics,
+        distances=given.distances or None,
+        hugepages=tuple(sorted(given.hugepages.items())),
+        socket=given.socket,
     )
-
-
-def _cpu_list(value: Any) -> tuple[int, ...]:
-    if not isinstance(value, str):
-        raise ValueError(f'{value!r} is no CPU list; write it in quotes, like "0-55,112-167"')
-    return parse_cpu_list(value)
-
-
-def _memory(value: Any) -> int:
-    if isinstance(value, bool):
-        raise ValueError(f"{value!r} is no quantity; write it like 1007Gi")
-    size = parse_bytes(value)
-    if size < 0:
-        raise ValueError(f"{value!r} is negative")
-    return size
 
 
 def group_into_cores(cpus: tuple[int, ...], threads_per_core: int) -> tuple[tuple[int, ...], ...]:
@@ -143,44 +139,24 @@ def group_into_cores(cpus: tuple[int, ...], threads_per_core: int) -> tuple[tupl
     """
     if threads_per_core == 1:
         return tuple((cpu,) for cpu in cpus)
-    runs: list[list[int]] = []
-    for cpu in cpus:
-        if runs and cpu == runs[-1][-1] + 1:
-            runs[-1].append(cpu)
-        else:
-            runs.append([cpu])
     core_count = len(cpus) // threads_per_core
-    if len(runs) == 1:
+    if all(after == before + 1 for before, after in pairwise(cpus)):
         return tuple(tuple(cpus[start : start + threads_per_core]) for start in range(0, len(cpus), threads_per_core))
     return tuple(tuple(cpus[core + thread * core_count] for thread in range(threads_per_core)) for core in range(core_count))
 
 
-def read_groups(reader: Reader, key: str, gpus: int | None) -> tuple[tuple[int, ...], ...] | None:
-    """A list of groups of GPU indices, or None where it is absent; an index out of range or in two groups is a problem."""
-    if not reader.has(key):
-        reader.raw(key)
-        return None
-    groups = []
-    seen: set[int] = set()
-    for index, group in enumerate(reader.sequence(key)):
-        members = group if isinstance(group, list) else [group]
-        for gpu in members:
-            if isinstance(gpu, bool) or not isinstance(gpu, int) or gpu < 0 or (gpus is not None and gpu >= gpus):
-                reader.problem(f"{key}[{index}]", f"names GPU {gpu!r}; an index from 0 to {(gpus or 1) - 1} is expected.")
-            elif gpu in seen:
-                reader.problem(f"{key}[{index}]", f"names GPU {gpu} a second time.")
-            else:
+def group_problems(facts: wire.Topology, path: str, gpus: int) -> Iterator[Diagnosis]:
+    """Indices that no GPU has, or that stand in two groups of a kind."""
+    for key, groups in (("linkDomains", facts.link_domains), ("switchGroups", facts.switch_groups)):
+        seen: set[int] = set()
+        for index, group in enumerate(groups or ()):
+            for gpu in group:
+                if gpu >= gpus:
+                    yield _wrong(f"{path}.{key}[{index}]", f"names GPU {gpu}; an index from 0 to {max(gpus, 1) - 1} is expected.")
+                elif gpu in seen:
+                    yield _wrong(f"{path}.{key}[{index}]", f"names GPU {gpu} a second time.")
                 seen.add(gpu)
-        groups.append(tuple(sorted(gpu for gpu in members if isinstance(gpu, int))))
-    return tuple(groups)
 
 
-def _network(reader: Reader) -> NetworkInterfaces:
-    network = NetworkInterfaces(
-        count=reader.integer("count", minimum=0),
-        kind=reader.text("kind"),
-        total_gbps=reader.number("totalGbps", minimum=0),
-        hca_selector=reader.text("hcaSelector"),
-    )
-    reader.finish()
-    return network
+def _wrong(path: str, message: str) -> Diagnosis:
+    return Diagnosis(path=path, code="InvalidValue", message=message)

@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from infra.catalog.entries import Confidence, Entry, Fact
+from infra.catalog.vendors import vendors
+from infra.config.base import NonNegativeInt, PositiveInt, Texts
 from infra.units import GIB
 
 Vendor = Literal["nvidia", "amd"]
-Confidence = Literal["high", "medium", "low"]
 FabricKind = Literal["nvlink-switch", "nvlink-pairs", "xgmi-mesh", "xgmi-partial", "pcie"]
+Gib = Annotated[float, Field(ge=0)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """Where an entry's facts come from: ids of the file's `sources`, how far they are trusted, and which fields less."""
-
-    sources: tuple[str, ...] = ()
-    confidence: Confidence = "low"
-    unverified: tuple[str, ...] = ()
-    note: str = ""
+def _range(value: Any) -> Any:
+    if not isinstance(value, list) or len(value) != 2 or any(isinstance(v, bool) or not isinstance(v, int | float) for v in value):
+        raise ValueError(f"{value!r} is no pair [low, high] of numbers")
+    if value[0] > value[1]:
+        raise ValueError(f"low {value[0]} is above high {value[1]}")
+    return float(value[0]), float(value[1])
 
 
-@dataclass(frozen=True, kw_only=True)
-class AcceleratorMemory:
-    """Memory of one device, GiB of 2^30 bytes unless the name says otherwise.
+def _digest(value: str) -> str:
+    if not (value.startswith("sha256:") and len(value) == 71):
+        raise ValueError(f"is {value!r}; sha256: and 64 hexadecimal digits are expected")
+    return value
 
-    `torch_gib` is what torch reports as total_memory and vLLM multiplies by gpu_memory_utilization: less than nvidia-smi's total
-    (`smi_mib`) and far from the marketing size (`marketing_gb`, decimal). `torch_range_gib` is the span seen over drivers.
-    `torch_vf_gib` is the same device as an SR-IOV virtual function.
-    """
 
-    marketing_gb: int | None = None
-    torch_gib: float | None = None
-    torch_range_gib: tuple[float, float] | None = None
-    torch_vf_gib: float | None = None
-    smi_mib: int | None = None
-    bandwidth_gbs: float | None = None
+class AcceleratorMemory(Fact):
+    """Memory of one device, GiB of 2^30 bytes unless the name says otherwise."""
+
+    marketing_gb: PositiveInt | None = Field(
+        default=None, description="The size in its name, decimal GB; `H100 80GB` is found by it."
+    )
+    torch_gib: Gib | None = Field(
+        default=None,
+        description="torch's total_memory, GiB, which vLLM multiplies by gpu_memory_utilization: less than nvidia-smi's total.",
+    )
+    torch_range_gib: Annotated[tuple[float, float], BeforeValidator(_range)] | None = Field(
+        default=None, description="[low, high] of torch's total_memory as seen over drivers, GiB."
+    )
+    torch_vf_gib: Gib | None = Field(
+        default=None, description="torch's total_memory of the same device as an SR-IOV virtual function, GiB."
+    )
+    smi_mib: PositiveInt | None = Field(default=None, description="memory.total of nvidia-smi, MiB.")
 
     @property
     def total_bytes(self) -> int | None:
@@ -46,20 +57,12 @@ class AcceleratorMemory:
         return None if self.torch_gib is None else round(self.torch_gib * GIB)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fabric:
-    """How devices of this kind reach each other inside a node.
+class Fabric(Fact):
+    """How devices of this kind reach each other inside a node."""
 
-    `link_gbs` is one device's bandwidth into the fabric in one direction, decimal GB/s (for xGMI: all links together); the marketing number is
-    twice that. `domain_size` is the largest number of devices that one fabric joins; `pcie_gbs` one direction of the slot.
-    """
-
-    kind: FabricKind
-    links: int | None = None
-    link_gbs: float | None = None
-    domain_size: int | None = None
-    pcie_generation: int | None = None
-    pcie_gbs: float | None = None
+    kind: FabricKind = Field(description="nvlink-switch, nvlink-pairs (bridges), xgmi-mesh (all with all), xgmi-partial or pcie.")
+    links: PositiveInt | None = Field(default=None, description="Links of one device into the fabric.")
+    domain_size: PositiveInt | None = Field(default=None, description="Most devices that one fabric joins.")
 
     @property
     def is_fast(self) -> bool:
@@ -67,51 +70,61 @@ class Fabric:
         return self.kind != "pcie"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartitionMode:
-    """One AMD partition mode of a card: `compute` (SPX, DPX, QPX, CPX) with `memory` (NPS1, NPS2, NPS4).
+class PartitionMode(Fact):
+    """One AMD partition mode of a card, which becomes `devices` devices.
 
-    A card becomes `devices` devices with `memory_gib` each. Kubernetes resource: amd.com/gpu with the device plugin's naming strategy
-    `single`; `resource_name` (amd.com/cpx_nps4) with `mixed`.
+    Kubernetes resource: amd.com/gpu with the device plugin's naming strategy `single`.
     """
 
-    compute: str
-    memory: str
-    devices: int
-    memory_gib: float | None
+    compute: Literal["SPX", "DPX", "TPX", "QPX", "CPX"] = Field(description="The compute partition.")
+    memory: Literal["NPS1", "NPS2", "NPS4", "NPS8"] = Field(description="The memory partition.")
+    devices: PositiveInt = Field(description="Devices of one card.")
+    memory_gib: Gib | None = Field(default=None, description="torch's total_memory of one of them, GiB.")
+
+    @property
+    def name(self) -> str:
+        """As a shape's `partition` writes it: CPX_NPS4."""
+        return f"{self.compute}_{self.memory}"
+
+
+class Accelerator(Entry):
+    """One kind of device as Kubernetes and vLLM see it (on MI250X: one GCD)."""
+
+    vendor: Vendor = Field(description="An id of vendors.yaml.")
+    driver_name: str = Field(description="NVML's name or ROCm's product name.")
+    label_value: str | None = Field(
+        default=None, description="Value of the vendor's node label; left out where no real node's was seen."
+    )
+    other_label_values: Texts = Field(default=(), description="Other values seen there, names of virtual functions included.")
+    aliases: Texts = Field(default=(), description="Common names.")
+    pci_ids: Texts = Field(default=(), description='PCI vendor and device ids: "10de:2330".')
+    architecture: str = Field(description="sm_90, gfx942.")
+    memory: AcceleratorMemory = Field(default=AcceleratorMemory(), description="Memory of one device.")
+    fabric: Fabric = Field(description="How devices reach each other inside a node.")
+    partition_modes: tuple[PartitionMode, ...] = Field(default=(), strict=False, description="AMD: how a card can be divided.")
+
+    def __hash__(self) -> int:
+        # a key of large caches
+        return hash((self.id, self.memory))
 
     @property
     def resource_name(self) -> str:
-        return f"amd.com/{self.compute}_{self.memory}".lower()
+        return vendors()[self.vendor].resource_name
 
+    @property
+    def label_key(self) -> str:
+        return vendors()[self.vendor].product_label
 
-@dataclass(frozen=True, kw_only=True)
-class Accelerator:
-    """One kind of device as Kubernetes and vLLM see it (on MI250X: one GCD).
+    @property
+    def label_values(self) -> tuple[str, ...]:
+        """All values of the node label that were seen."""
+        return tuple(dict.fromkeys(value for value in (self.label_value, *self.other_label_values) if value))
 
-    `driver_name` is NVML's name or ROCm's product name; `label_value` the value of the node label `label_key` (None where no
-    real node's label was seen); `label_values` all values seen, VF names included. `compute_capability` is CUDA's (9, 0), `architecture` sm_90 or
-    gfx942. `fp8` is the native FP8 format or None; `fp4` likewise.
-    """
-
-    id: str
-    vendor: Vendor
-    driver_name: str
-    resource_name: str
-    label_key: str
-    label_value: str | None
-    label_values: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    pci_ids: tuple[str, ...] = ()
-    architecture: str
-    compute_capability: tuple[int, int] | None = None
-    compute_units: int | None = None
-    memory: AcceleratorMemory
-    fabric: Fabric
-    fp8: str | None = None
-    fp4: str | None = None
-    partition_modes: tuple[PartitionMode, ...] = ()
-    provenance: Provenance = field(default_factory=Provenance)
+    @property
+    def compute_capability(self) -> tuple[int, int] | None:
+        """CUDA's, (9, 0) for sm_90; None for others."""
+        digits = self.architecture.removeprefix("sm_")
+        return (int(digits[:-1]), int(digits[-1])) if self.architecture.startswith("sm_") and digits.isdigit() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +147,11 @@ class NumaNode:
     socket: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkInterfaces:
-    """The node's fabric interfaces: `count`, `kind` as the vendor calls them (InfiniBand, RoCE, EFA, gVNIC), total Gbit/s, names to NCCL."""
+class NetworkInterfaces(Fact):
+    """The node's fabric interfaces, those between machines."""
 
-    count: int | None = None
-    kind: str | None = None
-    total_gbps: float | None = None
-    hca_selector: str | None = None
+    count: NonNegativeInt | None = Field(default=None, description="How many it has.")
+    kind: str | None = Field(default=None, description="As the vendor calls them: InfiniBand, RoCE, EFA, gVNIC.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,22 +171,20 @@ class NodeShape:
     numa_nodes: tuple[NumaNode, ...] = ()
     numa_node_count: int | None = None
     sockets: int | None = None
-    cpu_model: str | None = None
     cpu_count: int | None = None
     threads_per_core: int | None = None
     memory_bytes: int | None = None
     link_domains: tuple[tuple[int, ...], ...] | None = None
     switch_groups: tuple[tuple[int, ...], ...] = ()
-    network: NetworkInterfaces = field(default_factory=NetworkInterfaces)
+    network: NetworkInterfaces | None = None
     provider: str | None = None
     instance_type: str | None = None
     virtual_machine: bool | None = None
     numa_in_guest: bool | None = None
-    nvlink_domain_nodes: int = 1
     partition: str | None = None
     aliases: tuple[str, ...] = ()
-    node_labels: tuple[tuple[str, str], ...] = ()
-    provenance: Provenance = field(default_factory=Provenance)
+    confidence: Confidence = "low"
+    unverified: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         # shapes are keys of caches: all CPU lists of a large machine would be hashed each time
@@ -196,6 +204,11 @@ class NodeShape:
         if self.threads_per_core is None:
             names.append("threadsPerCore")
         return tuple(names)
+
+    @property
+    def lists_cpus(self) -> bool:
+        """Whether the CPUs of every NUMA node are known."""
+        return bool(self.numa_nodes) and all(node.cpus is not None for node in self.numa_nodes)
 
     @property
     def hides_numa(self) -> bool:
@@ -222,30 +235,35 @@ class NodeShape:
         return None if self.link_domains is None else max((len(domain) for domain in self.link_domains), default=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublishedParameters:
-    """A parameter count that the publisher or the hub states, and what it counts."""
-
-    count: int
-    source: str
-    tolerance: float = 0.001
-    counts: str = "all tensors"
+PositiveCount = Annotated[int, Field(ge=1)]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Model:
+class PublishedParameters(Fact):
+    """A parameter count that the publisher or the hub states; the tests hold our own arithmetic against it."""
+
+    count: PositiveCount = Field(description="Parameters.")
+    source: str = Field(description="An id of the file's `sources`.")
+    tolerance: Annotated[float, Field(ge=0)] = Field(default=0.001, description="By what share ours may differ.")
+    counts: str = Field(default="all tensors", description="What it counts: `model`, or `with MTP`.")
+
+
+class Model(Entry):
     """One model of the catalog: its hub name and the fields of its config.json that decide memory and parallelism.
 
-    `config` has config.json's own names; `infra.plan.architecture.reading.architecture_of` reads it, as it reads an inline `modelConfig:`.
-    `vision_parameters` is the published count of the vision tower with its projector, where it is not counted from the widths.
+    `infra.plan.architecture.reading.architecture_of` reads `config`, as it reads an inline `modelConfig:`.
     """
 
-    id: str
-    config: Mapping[str, Any]
-    aliases: tuple[str, ...] = ()
-    published_parameters: PublishedParameters | None = None
-    vision_parameters: int | None = None
-    provenance: Provenance = field(default_factory=Provenance)
+    config: dict[str, Any] = Field(description="Fields of config.json under its own names, nested configs included.")
+    aliases: Texts = Field(default=(), description="Other hub names with the same config.json.")
+    published_parameters: PublishedParameters | None = Field(default=None, description="The count that is published.")
+    vision_parameters: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Published count of the vision tower with its projector, where it is not counted from the widths."
+    )
+
+    @property
+    def citations(self) -> Mapping[str, str]:
+        published = self.published_parameters
+        return {**super().citations, **({} if published is None else {"publishedParameters.source": published.source})}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and other.id == self.id and other.config == self.config
@@ -254,26 +272,23 @@ class Model:
         return hash(self.id)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineFacts:
-    """What the pinned vLLM can: its version, quantisation methods, and the model classes without pipeline parallel."""
+class EngineFacts(Fact):
+    """What the pinned vLLM can, as far as a plan asks."""
 
     version: str
-    classes_without_pipeline_parallel: frozenset[str]
-    quantization_methods: frozenset[str]
+    classes_without_pipeline_parallel: Annotated[frozenset[str], Field(strict=False)]
+    quantization_methods: Annotated[frozenset[str], Field(strict=False)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pin:
-    """One released artefact: a container image (`reference`, with `digest` where it is known), a chart or a library version."""
+class Pin(Entry):
+    """One released artefact: a container image, a chart or a library version."""
 
-    id: str
-    kind: Literal["image", "chart", "release"]
-    version: str
-    reference: str | None = None
-    digest: str | None = None
-    note: str = ""
-    provenance: Provenance = field(default_factory=Provenance)
+    kind: Literal["image", "chart", "release"] = Field(description="image, chart or release.")
+    version: str = Field(description="Tag of the image, version of the chart or release.")
+    reference: str | None = Field(default=None, description="The image without tag, or the chart's address.")
+    digest: Annotated[str, AfterValidator(_digest)] | None = Field(
+        default=None, description="sha256: and 64 digits; the note of an image without one says so."
+    )
 
     @property
     def pinned_reference(self) -> str:

@@ -32,6 +32,7 @@ from typing import Any
 
 from infra.errors import ConfigError, MissingError
 from infra.kubelet import simulate_case
+from infra.report.admit import admissions_as_json, admissions_as_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,9 +45,10 @@ def run(args: argparse.Namespace) -> int:
     gc.freeze()  # the cases stay to the end; looking through them again and again for garbage takes a tenth of the time
     results = [simulate_case(case) for case in cases]
     if args.format == "json":
-        _write_json(results)
+        for line in admissions_as_json(results):
+            print(line)
     else:
-        print("\n\n".join("\n".join(_describe(result)) for result in results))
+        print(admissions_as_text(results))
     return 0
 
 
@@ -67,48 +69,3 @@ def _read(name: str) -> list[Any]:
     if not isinstance(document, list):
         raise ConfigError.one("BadCases", path, f"holds a {type(document).__name__}; write an array of cases: [{{...}}, ...].")
     return document
-
-
-def _write_json(results: list[dict[str, Any]]) -> None:
-    print("[")
-    last = len(results) - 1
-    for index, result in enumerate(results):
-        print(json.dumps(result), end="\n" if index == last else ",\n")
-    print("]")
-
-
-def _describe(result: dict[str, Any]) -> list[str]:
-    lines = [f"{result['id'] or '(no id)'}"]
-    if result.get("error"):
-        return [*lines, f"  no answer: {result['error']}"]
-    if result["config_errors"]:
-        return [*lines, f"  the kubelet does not start ({result['config_stage']}):", *(f"    {e}" for e in result["config_errors"])]
-    node = result["node"]
-    offers = ", ".join(f"{name} {amount}" for name, amount in node["allocatable"].items() if amount != "0")
-    lines.append(f"  the kubelet starts; allocatable: {offers}")
-    if node.get("reserved_cpus"):
-        lines.append(f"  reserved CPUs: {node['reserved_cpus']}")
-    for pod in result["pods"]:
-        if "removed" in pod:
-            lines.append(f"  {pod['name']}: {'ends' if pod['removed'] else 'is not there'}")
-        elif not pod["admitted"]:
-            lines.append(f"  {pod['name']}: refused, {pod['reason']}: {pod['message']}")
-        else:
-            evicted = f", evicting {', '.join(pod['preempted'])}" if pod.get("preempted") else ""
-            lines.append(f"  {pod['name']}: admitted ({pod['qos']}{evicted})")
-            lines += [f"    {line}" for container in pod["containers"] for line in _describe_container(container)]
-    return lines
-
-
-def _describe_container(container: dict[str, Any]) -> list[str]:
-    parts = [f"CPUs {container['cpus'] or 'of the shared pool'}"]
-    if container["memory_numa"]:
-        parts.append(f"memory on NUMA node {', '.join(map(str, container['memory_numa']))}")
-    parts += [f"{resource} {', '.join(ids)}" for resource, ids in container["devices"].items() if ids]
-    topology = container["topology"]
-    parts.append("no alignment" if topology is None else f"aligned to NUMA node {', '.join(map(str, topology))}")
-    if topology is not None and not container["preferred"]:
-        parts[-1] += " (not preferred)"
-    return [f"{container['name']}: {'; '.join(parts)}"] + (
-        [f"  does not start: {container['start_error']}"] if "start_error" in container else []
-    )

@@ -1,6 +1,6 @@
 """Tell whether a model fits a GPU, how much context and how many requests it leaves room for, and which size would do.
 
-The answer is a range, judged at its low end: `fits`, `marginal` (it may start; no plan should rely on it) or `refused`. What is left out is
+The estimate is a range, judged at its low end: `fits`, `marginal` (it may start; no plan should rely on it) or `refused`. What is left out is
 vLLM's default for its version and the device. Exit status: 0 it fits, 1 it does not for certain, 2 the input is wrong.
 
 A model that the catalog does not know is given by its config.json: --config FILE, where FILE is a config.json, or a map with
@@ -16,20 +16,22 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from infra.catalog.names import find_accelerator, find_model
+from infra.catalog.confidence import accelerator_warnings, model_warnings
+from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError, NumawiseError, PlanError
+from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
-from infra.plan.memory.estimate import block_size_refusal, estimate_memory
+from infra.plan.memory.block_size import block_size_refusal
+from infra.plan.memory.estimate import estimate_memory
+from infra.plan.memory.options import EngineOptions
 from infra.plan.memory.profile import version_key
-from infra.plan.memory.reasons import estimate_as_json
-from infra.plan.memory.sizes import LARGEST_DOMAIN, size_sentences
+from infra.plan.parallelism.fitting import LARGEST_DOMAIN, size_sentences
 from infra.plan.parallelism.rules import (
     MOST_GPUS,
     expert_parallel_refusal,
@@ -37,7 +39,9 @@ from infra.plan.parallelism.rules import (
     tensor_parallel_refusals,
     valid_tensor_parallel_sizes,
 )
-from infra.report.fit_table import fit_table
+from infra.report.document import json_text
+from infra.report.fit import fit_as_json
+from infra.report.fit_table import fit_as_text
 
 if TYPE_CHECKING:
     from infra.cli.fit_file import ModelFile
@@ -70,57 +74,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """A model, a GPU and the sizes that were given; None is vLLM's default."""
+class FitRequest:
+    """A model, a GPU, and the sizes and options that were given."""
 
     architecture: Architecture
     accelerator: Accelerator
-    options: dict[str, Any]
+    sizes: ParallelSizes
+    options: EngineOptions
+    warnings: tuple[Diagnosis, ...]
 
 
 def run(args: argparse.Namespace) -> int:
-    question = read_question(args)
+    request = read_request(args)
     try:
-        estimate = estimate_memory(question.architecture, question.accelerator, **question.options)
+        estimate = estimate_memory(request.architecture, request.accelerator, request.sizes, request.options)
     except NumawiseError as error:
         raise type(error)(replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems) from None
-    sizes = size_sentences(estimate)
+    size_reasons = size_sentences(estimate)
     if args.format == "json":
-        document = estimate_as_json(estimate)
-        document["reasons"] += sizes
-        print(json.dumps(document, indent=2))
+        print(json_text(fit_as_json(estimate, size_reasons, request.warnings)))
     else:
-        print("\n".join(fit_table(estimate, sizes)))
+        print(fit_as_text(estimate, size_reasons, request.warnings))
     return 0 if estimate.fits else 1
 
 
-def read_question(args: argparse.Namespace) -> Question:
-    """The question, or a ConfigError or PlanError with everything that is wrong with it."""
+def read_request(args: argparse.Namespace) -> FitRequest:
+    """The request, or a ConfigError or PlanError with everything that is wrong with it."""
     problems: list[Diagnosis] = []
     given = _from_file(args)
-    options = _options(args, given.options if given else {}, problems)
+    sizes, options = _sizes_and_options(args, given.options if given else {}, problems)
     architecture = _architecture(args, given.config if given else None, given.name if given else "", problems)
     accelerator = _accelerator(args, given.gpu if given else None, problems)
     if architecture is not None:
-        problems += _size_problems(architecture, options)
-    if architecture is not None and accelerator is not None and options["block_size"]:
-        refusal = block_size_refusal(architecture, accelerator, options["block_size"])
+        problems += _size_problems(architecture, sizes, options.quantization)
+    if architecture is not None and accelerator is not None and options.block_size:
+        refusal = block_size_refusal(architecture, accelerator, options.block_size)
         problems += [_invalid("--block-size", refusal)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
-    return Question(architecture=architecture, accelerator=accelerator, options=options)
+    warnings = [*accelerator_warnings(accelerator, "--gpu")]
+    if not (given and given.config is not None):
+        warnings += model_warnings(find_model(architecture.name), "--model")
+    return FitRequest(architecture=architecture, accelerator=accelerator, sizes=sizes, options=options, warnings=tuple(warnings))
 
 
 def _from_file(args: argparse.Namespace) -> ModelFile | None:
     if args.config is None:
         return None
-    # the stack file's models cost half a second to import, and most questions name a model of the catalog
+    # most questions name a model of the catalog, and need none of the stack file's sections
     from infra.cli.fit_file import read_model_file
 
     return read_model_file(args.config, args.model)
 
 
-def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Diagnosis]) -> dict[str, Any]:
+def _sizes_and_options(
+    args: argparse.Namespace, given: dict[str, Any], problems: list[Diagnosis]
+) -> tuple[ParallelSizes, EngineOptions]:
     def whole(option: str, name: str) -> int | None:
         text = getattr(args, option.replace("-", "_"))
         return given.get(name) if text is None else _whole(text, f"--{option}", problems)
@@ -137,22 +146,24 @@ def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Dia
             version_key(args.vllm_version)
         except ConfigError as error:
             problems += [replace(problem, path="--vllm-version") for problem in error.problems]
-    options = {
-        "tensor_parallel_size": whole("tp", "tensor_parallel_size") or 1,
-        "pipeline_parallel_size": whole("pp", "pipeline_parallel_size") or 1,
-        "gpu_memory_utilization": utilization,
-        "max_model_len": whole("max-model-len", "max_model_len"),
-        "max_num_seqs": whole("max-num-seqs", "max_num_seqs"),
-        "max_num_batched_tokens": whole("max-num-batched-tokens", "max_num_batched_tokens"),
-        "block_size": whole("block-size", "block_size"),
-        "dtype": args.dtype or given.get("dtype"),
-        "quantization": args.quantization or given.get("quantization"),
-        "kv_cache_dtype": args.kv_cache_dtype or given.get("kv_cache_dtype"),
-        "vllm_version": args.vllm_version,
-        "enforce_eager": args.enforce_eager,
-        "expert_parallel": args.enable_expert_parallel or bool(given.get("expert_parallel")),
-    }
-    batched, sequences = options["max_num_batched_tokens"], options["max_num_seqs"]
+    sizes = ParallelSizes(
+        tensor_parallel_size=whole("tp", "tensor_parallel_size") or 1,
+        pipeline_parallel_size=whole("pp", "pipeline_parallel_size") or 1,
+        expert_parallel=args.enable_expert_parallel or bool(given.get("expert_parallel")),
+    )
+    options = EngineOptions(
+        gpu_memory_utilization=utilization,
+        max_model_len=whole("max-model-len", "max_model_len"),
+        max_num_seqs=whole("max-num-seqs", "max_num_seqs"),
+        max_num_batched_tokens=whole("max-num-batched-tokens", "max_num_batched_tokens"),
+        block_size=whole("block-size", "block_size"),
+        dtype=args.dtype or given.get("dtype"),
+        quantization=args.quantization or given.get("quantization"),
+        kv_cache_dtype=args.kv_cache_dtype or given.get("kv_cache_dtype"),
+        vllm_version=args.vllm_version,
+        enforce_eager=args.enforce_eager,
+    )
+    batched, sequences = options.max_num_batched_tokens, options.max_num_seqs
     if batched and sequences and batched < sequences:
         problems.append(
             _invalid(
@@ -160,7 +171,7 @@ def _options(args: argparse.Namespace, given: dict[str, Any], problems: list[Dia
                 f"is {batched}, below --max-num-seqs {sequences}: vLLM refuses that; use at least {sequences}.",
             )
         )
-    return options
+    return sizes, options
 
 
 def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
@@ -238,7 +249,7 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
         hint = " Or give it inline: --gpu-memory-gib 23.6 (what torch reports as total_memory) and --gpu-vendor nvidia|amd."
         problems += [replace(problem, message=problem.message + hint) for problem in error.problems]
         return None
-    return known if memory_gib is None else replace(known, memory=AcceleratorMemory(torch_gib=memory_gib))
+    return known if memory_gib is None else with_memory(known, AcceleratorMemory(torch_gib=memory_gib))
 
 
 def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerator:
@@ -247,38 +258,33 @@ def _inline_accelerator(name: str, vendor: str, memory_gib: float) -> Accelerato
         id=name,
         vendor=vendor,  # type: ignore[arg-type]
         driver_name=name,
-        resource_name=f"{vendor}.com/gpu",
-        label_key="",
-        label_value=None,
         architecture="",
         memory=AcceleratorMemory(torch_gib=memory_gib),
         fabric=Fabric(kind="pcie"),
+        confidence="high",
     )
 
 
-def _size_problems(architecture: Architecture, options: dict[str, Any]) -> list[Diagnosis]:
-    tensor, pipeline = options["tensor_parallel_size"], options["pipeline_parallel_size"]
+def _size_problems(architecture: Architecture, sizes: ParallelSizes, quantization: str | None) -> list[Diagnosis]:
+    tensor = sizes.tensor_parallel_size
     try:
         refusals = [
             ("--tp", refusal)
             for refusal in tensor_parallel_refusals(
-                architecture, tensor, quantization=options["quantization"], expert_parallel=options["expert_parallel"]
+                architecture, tensor, quantization=quantization, expert_parallel=sizes.expert_parallel
             )
         ]
         valid = valid_tensor_parallel_sizes(
-            architecture,
-            options["quantization"],
-            max(LARGEST_DOMAIN, min(tensor, MOST_GPUS)),
-            expert_parallel=options["expert_parallel"],
+            architecture, quantization, max(LARGEST_DOMAIN, min(tensor, MOST_GPUS)), expert_parallel=sizes.expert_parallel
         )
     except ConfigError as error:
         return [replace(problem, path=_OPTION_OF.get(problem.path, problem.path)) for problem in error.problems]
-    refusals += [("--pp", refusal) for refusal in pipeline_parallel_refusals(architecture, pipeline)]
-    if options["expert_parallel"]:
+    refusals += [("--pp", refusal) for refusal in pipeline_parallel_refusals(architecture, sizes.pipeline_parallel_size)]
+    if sizes.expert_parallel:
         refusal = expert_parallel_refusal(architecture)
         refusals += [("--enable-expert-parallel", refusal)] if refusal else []
-    sizes = f" Valid tensor parallel sizes: {', '.join(map(str, valid))}."
+    remedy = f" Valid tensor parallel sizes: {', '.join(map(str, valid))}."
     return [
-        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.message + (sizes if option == "--tp" else ""))
+        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.message + (remedy if option == "--tp" else ""))
         for option, refusal in refusals
     ]

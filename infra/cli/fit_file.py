@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.catalog.names import find_shape
-from infra.catalog.reader import type_name
+from infra.catalog.reading import type_name
 from infra.config.load import CLUSTER_KEY, read_yaml
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import ConfigError

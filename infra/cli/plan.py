@@ -9,11 +9,11 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from infra.cli.source import add_source_arguments, read_source
 from infra.plan.cluster import plan_stack
+from infra.report.document import json_text
 from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
 
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     stack, config = read_source(args)
     plan = plan_stack(config)
     if args.format == "json":
-        print(json.dumps(plan_as_json(plan, stack=stack), indent=2))
+        print(json_text(plan_as_json(plan, stack=stack)))
     else:
         sys.stdout.write(plan_as_markdown(plan, stack=stack) if args.format == "markdown" else plan_as_text(plan, stack=stack))
     return 0

@@ -11,7 +11,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from infra.cli.source import add_source_arguments, read_source
@@ -19,6 +18,7 @@ from infra.config.load import read_yaml, stack_file
 from infra.plan.cluster import plan_stack
 from infra.render.files import rendered_files, write_files
 from infra.render.names import SECRETS
+from infra.report.document import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     files = rendered_files(plan, stack=stack, secrets=_declared_secrets(stack_file(args.stack) if args.stack else args.config))
     outcome = write_files(files, args.out)
     if args.format == "json":
-        print(json.dumps({"out": str(args.out), "files": sorted(files), "removed": list(outcome.removed)}, indent=2))
+        print(json_text({"out": str(args.out), "files": sorted(files), "removed": list(outcome.removed)}))
     else:
         removed = f", {len(outcome.removed)} stale removed" if outcome.removed else ""
         print(f"{args.out}: {len(files)} files, {outcome.changed} changed{removed}")

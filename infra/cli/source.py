@@ -1,4 +1,4 @@
-"""The options by which a command is told which cluster document to read: -s STACK or --config FILE."""
+"""The options that name the cluster document that a command reads: -s STACK or --config FILE."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Reads nvidia-smi topo -m, -mp and -p2p, nvidia-smi -L and --query-gpu, rocm-smi --showtopo, amd-smi topology (text and JSON), lscpu,
 numactl -H, node labels and kubelet state, also as people paste them: with colours, quoting, lost tabs, wrapped or cut. Several
-outputs of one machine (in one file or several) are put together. What cannot be read is said; no link is guessed.
+outputs of one machine (in one file or several) are put together. What cannot be read is named; no link is guessed.
 
 With --expect the machine is compared with a node shape of the catalog: status 0 where it is that shape or a virtual machine's flat
 view of it, 1 where it is degraded or different.
@@ -17,13 +17,13 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
 from infra.outputs.inputs import read_machine
 from infra.outputs.links import Judgement, judge
-from infra.outputs.machine import Machine, document
+from infra.outputs.machine import Machine
 from infra.outputs.paste import unreadable
-from infra.report.topology_text import machine_text
+from infra.report.document import json_text
+from infra.report.topology import topology_as_json, topology_as_text
 from infra.units import parse_cpu_list
 
 
@@ -51,23 +51,10 @@ def run(args: argparse.Namespace) -> int:
         comparison = compare(machine, shape, accelerators()[shape.accelerator])
     judgement = _judged(machine, args.gpus) if args.gpus is not None else None
     if args.format == "json":
-        out = document(machine)
-        if judgement is not None:
-            out["judgement"] = judgement.as_json()
-        if comparison is not None:
-            out["expect"] = comparison.as_json()
-        print(json.dumps(out, indent=2, ensure_ascii=False))
+        document = topology_as_json(machine, judgement=judgement, comparison=comparison)
+        print(json_text(document, ascii_only=False))
     else:
-        if comparison is not None:
-            print(f"{comparison.sentence}\n")
-        if judgement is not None:
-            print(f"GPUs {args.gpus}: {judgement.verdict}; {judgement.reason}.\n")
-        print(machine_text(machine))
-        if comparison is not None:
-            for difference in comparison.differences[1:]:
-                print(f"differs: {difference.message}")
-            for note in comparison.not_compared:
-                print(f"not compared: {note}")
+        print(topology_as_text(machine, gpus=args.gpus or "", judgement=judgement, comparison=comparison))
     holds = (comparison is None or comparison.holds) and (judgement is None or judgement.verdict != "bad")
     return 0 if holds else 1
 

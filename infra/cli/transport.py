@@ -12,11 +12,12 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 
-from infra.outputs.collective_log import CollectiveLog, CollectiveVerdict
+from infra.outputs.collective_log import CollectiveLog
 from infra.outputs.log_file import log_lines
 from infra.outputs.paste import unreadable
+from infra.report.document import json_text
+from infra.report.transport import transport_as_json, transport_as_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,33 +34,5 @@ def run(args: argparse.Namespace) -> int:
             f"of its start.",
             code="NoCollectiveLog",
         )
-    print(json.dumps({"kind": "nccl-log", **verdict.as_json()}, indent=2) if args.format == "json" else verdict_text(verdict))
+    print(json_text(transport_as_json(verdict)) if args.format == "json" else transport_as_text(verdict))
     return 1 if verdict.verdict in ("degraded", "bad") else 0
-
-
-def verdict_text(verdict: CollectiveVerdict) -> str:
-    """The verdict for a person: one sentence, a table of transports, what to do."""
-    lines = [f"{verdict.verdict.upper()}: {verdict.reason}", ""]
-    facts = [
-        ("library", " ".join(filter(None, (verdict.library, ", ".join(verdict.versions))))),
-        ("hosts", ", ".join(verdict.hosts[:4]) + (f" and {len(verdict.hosts) - 4} more" if len(verdict.hosts) > 4 else "")),
-        ("ranks", f"{len(verdict.ranks)} seen{f' of {verdict.world_size}' if verdict.world_size else ''}" if verdict.ranks else ""),
-        ("network", verdict.network or ""),
-        ("NVLS", {True: "available", False: "not available", None: ""}[verdict.nvls]),
-        ("MNNVL", {True: "in use", False: "off", None: ""}[verdict.mnnvl]),
-        ("GPUDirect RDMA", {True: "yes", False: "no", None: ""}[verdict.gdr]),
-        ("CPU NUMA nodes", ", ".join(map(str, verdict.numa)) if verdict.numa else ""),
-    ]
-    lines += [f"  {name:<15} {value}" for name, value in facts if value]
-    if verdict.edges:
-        lines += ["", f"  {'transport':<22} {'pairs':>6} {'channels':>9}  e.g. ranks"]
-        for transport in verdict.transports:
-            edges = [(edge, count) for edge, count in verdict.edges if edge.transport == transport]
-            pairs = sorted({(min(e.source, e.target), max(e.source, e.target)) for e, _ in edges})
-            shown = transport + ("/GDRDMA" if all(edge.gdr for edge, _ in edges) else "")
-            example = ", ".join(f"{a}-{b}" for a, b in pairs[:4])
-            lines.append(f"  {shown:<22} {len(pairs):>6} {sum(count for _, count in edges):>9}  {example}")
-    if verdict.findings:
-        lines.append("")
-        lines += [f"{finding.severity}: {finding.sentence}" for finding in verdict.findings]
-    return "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -17,6 +18,14 @@ class Wire(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=False, validate_by_alias=True, extra="forbid", frozen=True, strict=True
     )
+
+
+def path_of(location: Sequence[str | int]) -> str:
+    """(`models`, 0, `replicas`) as `models[0].replicas`."""
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return path
 
 
 def valid_dns_label(value: str) -> str:
@@ -125,7 +134,12 @@ def _memory_quantity(value: str) -> str:
     return value
 
 
-def _cpu_list(value: str) -> str:
+def _cpu_list(value: Any) -> Any:
+    """YAML reads a single CPU as a number, and 0-3,8 as text: only text is a list of CPUs."""
+    if isinstance(value, list | Mapping):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f'{value!r} is no CPU list; write it in quotes, like "0-55,112-167"')
     parse_cpu_list(value)
     return value
 
@@ -145,11 +159,15 @@ CpuQuantity = Annotated[
 MemoryQuantity = Annotated[
     str, BeforeValidator(_quantity_text), AfterValidator(_memory_quantity), Field(json_schema_extra={"type": ["string", "number"]})
 ]
-CpuList = Annotated[str, AfterValidator(_cpu_list)]
+CpuList = Annotated[str, BeforeValidator(_cpu_list)]
 Utilization = Annotated[float, Field(strict=False), AfterValidator(_utilization)]
 # Kubernetes holds counts and seconds as int32.
 PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=2**31 - 1)]
+# YAML knows lists only; what is read is a tuple.
+Indices = Annotated[tuple[NonNegativeInt, ...], Field(strict=False)]
+Groups = Annotated[tuple[Indices, ...], Field(strict=False)]
+Texts = Annotated[tuple[str, ...], Field(strict=False)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
 Labels = dict[LabelKey, LabelValue]

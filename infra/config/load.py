@@ -10,6 +10,7 @@ from typing import Any, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from infra.config.base import path_of
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import ConfigError
@@ -158,14 +159,6 @@ def _secure_values(value: Any, path: str) -> Iterator[Diagnosis]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _secure_values(item, f"{path}[{index}]")
-
-
-def path_of(location: Sequence[str | int]) -> str:
-    """(`models`, 0, `replicas`) as `models[0].replicas`."""
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
-    return path
 
 
 def _problem(detail: Any, document: Any) -> Diagnosis:

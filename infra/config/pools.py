@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from infra.config.base import (
-    CpuList,
     CpuQuantity,
     DnsLabel,
     DnsSubdomain,
@@ -19,6 +18,7 @@ from infra.config.base import (
     PositiveInt,
     Wire,
 )
+from infra.config.topology import InlineTopology
 
 Platform = Literal["existing", "kubeadm", "eks", "gke", "aks", "karpenter", "cluster-api", "openshift", "rke2", "k3s", "talos"]
 
@@ -27,32 +27,6 @@ class Taint(Wire):
     key: LabelKey
     value: LabelValue = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-
-
-class InlineNumaNode(Wire):
-    """One NUMA node of an inline topology; `memory` is a lower bound of what the kernel reports there."""
-
-    cpus: CpuList
-    memory: MemoryQuantity
-    gpus: tuple[NonNegativeInt, ...] = Field(default=(), strict=False)
-    nics: tuple[str, ...] = Field(default=(), strict=False)
-    distances: tuple[NonNegativeInt, ...] = Field(default=(), strict=False)
-    hugepages: dict[str, NonNegativeInt] = Field(default_factory=dict)
-    socket: NonNegativeInt | None = None
-
-
-class InlineTopology(Wire):
-    """A node shape given in the stack file instead of by its catalog name."""
-
-    sku: str
-    threads_per_core: PositiveInt | None = None
-    numa_nodes: tuple[InlineNumaNode, ...] = Field(min_length=1, strict=False)
-    link_domains: list[list[NonNegativeInt]] | None = None  # GPU indices joined by NVLink or xGMI; left out: as the SKU is built
-    switch_groups: list[list[NonNegativeInt]] | None = None  # GPU indices under one PCIe switch
-    sockets: PositiveInt | None = None
-    virtual_machine: bool | None = None
-    numa_in_guest: bool | None = None  # false: a virtual machine that hides NUMA from the guest
-    partition: str | None = None  # AMD: CPX_NPS4 and the like
 
 
 class Drain(Wire):

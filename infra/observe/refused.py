@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# What a kubelet writes before its reason into each pod that it refuses, whatever the reason (rejectPod, pkg/kubelet/kubelet.go, 1.33 to 1.37).
-# infra/agents/guard.py, which may import nothing, has its own copy; a test compares the two.
+# What a kubelet writes before its reason into each pod that it refuses, whatever the reason (rejectPod, pkg/kubelet/kubelet.go,
+# 1.33 to 1.37). infra/agents/guard.py, which may import nothing, has its own copy; a test compares the two.
 REJECTED = "Pod was rejected: "
 
 _MEANINGS = {

@@ -1,1 +1,1 @@
-"""Readers of what machines print: matrices, tables, state files and logs; each text read for what it says, nothing invented."""
+"""Readers of what machines print: matrices, tables, state files and logs; nothing is added to what the text holds."""

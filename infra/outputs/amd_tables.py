@@ -150,7 +150,7 @@ def _links(
                 continue
             pair_weight = number(weight, i, j)
             if kind == "XGMI" and weight is not None and pair_weight is None:
-                # Only the weight tells a direct link from one through another GPU: without it the pair is not known.
+                # Only the weight distinguishes a direct link from one through another GPU: without it the pair is not known.
                 continue
             link = amd_link(kind, number(hops, i, j), pair_weight, with_hops=with_hops)
             if link is not None:
@@ -177,7 +177,7 @@ def gpu_links(
 
 
 def _known_node(node: int | None) -> int | None:
-    """-1 is what the kernel says where the firmware or hypervisor gives no node."""
+    """-1 is the kernel's value where the firmware or hypervisor gives no node."""
     return node if node is not None and node >= 0 else None
 
 

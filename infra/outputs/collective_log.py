@@ -36,7 +36,7 @@ _ENVIRONMENT = re.compile(r"(NCCL_[A-Z0-9_]+|RCCL_[A-Z0-9_]+) set by environment
 _GENERIC_WARN = re.compile(r"(?:NCCL|RCCL) WARN (.+?)\s*$")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled)")
 
-# Beginnings of lines that come once for each channel and rank and say nothing of what is judged here.
+# Beginnings of lines that come once for each channel and rank and hold no fact that is judged here.
 _DULL = ("Channel ", "Trees ", "Tree ", "Ring ", "Connected all", "threadThresholds", "P2P Chunksize")
 
 
@@ -167,7 +167,7 @@ class CollectiveLog:
             self._facts.graph.setdefault("intra_type", match[3])
             self._facts.graph.setdefault("inter_type", match[4])
         if "GPU Direct RDMA" in line and (match := _GDR.search(line)):
-            self._facts.gdr_said[match[1]] += 1
+            self._facts.gdr_lines[match[1]] += 1
         if "set by environment" in line and (match := _ENVIRONMENT.search(line)) and len(self._facts.environment) < 500:
             self._facts.environment[match[1]] = match[2]
         self._warn(line)
@@ -188,7 +188,7 @@ class CollectiveLog:
                 self._facts.generic[form] = (first, count + 1)
 
     def verdict(self) -> CollectiveVerdict:
-        """What the lines so far say."""
+        """The verdict on the lines so far."""
         edges: Counter[Edge] = Counter()
         host_of: dict[int, str] = {}
         unread = 0

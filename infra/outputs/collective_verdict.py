@@ -14,7 +14,7 @@ Verdict = Literal["good", "degraded", "bad", "unknown"]
 
 @dataclass(frozen=True, order=True)
 class Edge:
-    """One direction between two ranks. `transport` is P2P/<kind>, SHM, NET/<plug-in> or COLLNET; `gdr` tells GPUDirect RDMA."""
+    """One direction between two ranks. `transport` is P2P/<kind>, SHM, NET/<plug-in> or COLLNET; `gdr`: with GPUDirect RDMA."""
 
     source: int
     target: int
@@ -22,10 +22,15 @@ class Edge:
     gdr: bool = False
     detail: str = ""
 
+    @property
+    def pair(self) -> tuple[int, int]:
+        """The two ranks, whichever sends."""
+        return min(self.source, self.target), max(self.source, self.target)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CollectiveVerdict:
-    """`verdict` with its `reason`; `nvls` and `gdr` are None where the log does not tell."""
+    """`verdict` with its `reason`; `nvls` and `gdr` are None where the log does not show it."""
 
     verdict: Verdict
     reason: str
@@ -48,7 +53,8 @@ class CollectiveVerdict:
     lines: int
     collective_lines: int
 
-    def as_json(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
+        """Everything but the findings, as a report's fields; of pairs and edges the first 2000."""
         most = 2000
         return {
             "verdict": self.verdict,
@@ -71,13 +77,12 @@ class CollectiveVerdict:
                 {"from": e.source, "to": e.target, "transport": e.transport, "gdr": e.gdr, "channels": count}
                 for e, count in self.edges[:most]
             ],
-            "findings": [finding.as_finding() for finding in self.findings],
         }
 
 
 @dataclass(kw_only=True)
 class CollectiveFacts:
-    """What a log said so far, beside its edges. `hosts` is by line prefix; `numa` holds None where the library saw no node."""
+    """The facts of a log so far, beside its edges. `hosts` is by line prefix; `numa` holds None where the library saw no node."""
 
     source: str = ""
     lines: int = 0
@@ -93,7 +98,7 @@ class CollectiveFacts:
     networks: Counter[str] = field(default_factory=Counter)
     numa: set[int | None] = field(default_factory=set)
     graph: dict[str, Any] = field(default_factory=dict)
-    gdr_said: Counter[str] = field(default_factory=Counter)
+    gdr_lines: Counter[str] = field(default_factory=Counter)
     environment: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, tuple[WarningRule, str, int]] = field(default_factory=dict)
     generic: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -202,7 +207,7 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
                 path="",
                 code=rule.code,
                 severity=rule.severity,
-                message=message if count == 1 else f"{message.removesuffix('.')} (said {count} times).",
+                message=message if count == 1 else f"{message.removesuffix('.')} (logged {count} times).",
                 remedy=rule.remedy,
             )
         )
@@ -217,14 +222,14 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
 
     bad_edges = shm | socket | no_gdr | same_host_net
-    degraded_pairs = {_pair(e) for e in bad_edges}
-    good_pairs = {_pair(e) for e in edges} - degraded_pairs
+    degraded_pairs = {e.pair for e in bad_edges}
+    good_pairs = {e.pair for e in edges} - degraded_pairs
     verdict, reason = _verdict(facts, edges, p2p, shm, socket, no_gdr, same_host_net, findings)
     gdr = None
     if rdma:
         gdr = not no_gdr
-    elif not edges and facts.gdr_said:
-        gdr = "Disabled" not in facts.gdr_said
+    elif not edges and facts.gdr_lines:
+        gdr = "Disabled" not in facts.gdr_lines
     ranks = sorted(facts.ranks | {rank for e in edges for rank in (e.source, e.target)})
     numa = None if not facts.numa or None in facts.numa else tuple(sorted(n for n in facts.numa if n is not None))
     libraries = set(facts.versions.values())
@@ -289,16 +294,12 @@ def _verdict(
     ]
     if problems:
         return "degraded", "; ".join(problems) + "."
-    pairs = {_pair(e) for e in known}
+    pairs = {e.pair for e in known}
     names = ", ".join(sorted({e.transport for e in known}))
     return "good", f"{len(pairs)} pair{'s' if len(pairs) != 1 else ''} of ranks, all over {names}."
 
 
-def _pair(edge: Edge) -> tuple[int, int]:
-    return min(edge.source, edge.target), max(edge.source, edge.target)
-
-
 def _pairs_text(edges: set[Edge]) -> str:
-    pairs = sorted({_pair(e) for e in edges})
+    pairs = sorted({e.pair for e in edges})
     named = ", ".join(f"{a}-{b}" for a, b in pairs[:4])
     return f"ranks {named}" + (f" and {len(pairs) - 4} more pairs" if len(pairs) > 4 else "")

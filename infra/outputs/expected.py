@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from infra.catalog.types import Accelerator, NodeShape
-from infra.outputs.links import FABRIC_CLASS, Link
+from infra.catalog.vendors import vendors
+from infra.outputs.links import FABRIC_CLASS, GpuLinks, Link
 from infra.outputs.machine import Machine, is_flat_view
 from infra.outputs.reading import Report
 from infra.units import format_bytes, format_cpu_list, parse_cpu_list
 
 Agreement = Literal["same", "degraded", "different", "virtual"]
 MIB = 2**20
+LEAST_MEMORY_SHARE = 0.85  # of what the maker states: firmware, kernel and a hypervisor take the rest
+MEMORY_TOLERANCE = 0.02  # ECC and drivers move what nvidia-smi prints by less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +51,9 @@ class Comparison:
         more = f" (and {len(self.differences) - 1} more)" if len(self.differences) > 1 else ""
         return f"This is {'a degraded' if self.verdict == 'degraded' else 'not'} {self.shape}: {first}{more}."
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "verdict": self.verdict,
-            "differences": [difference.message for difference in self.differences],
-            "compared": list(self.compared),
-            "notCompared": list(self.not_compared),
-        }
-
 
 def compare(machine: Machine, shape: NodeShape, accelerator: Accelerator) -> Comparison:
-    """Compares what the outputs show; what they do not show is told in `not_compared` and is no difference."""
+    """Compares what the outputs show; what they do not show is named in `not_compared` and is no difference."""
     found: list[Difference] = []
     compared: list[str] = []
     unseen: list[str] = []
@@ -72,6 +66,7 @@ def compare(machine: Machine, shape: NodeShape, accelerator: Accelerator) -> Com
         flat = _compare_numa(matrix, shape, found, compared, unseen)
         _compare_nics(matrix, shape, found, compared)
     _compare_nodes(machine, shape, found, compared)
+    _compare_totals(machine, shape, found)
     _compare_names(machine, shape, accelerator, found, compared)
     if any(not difference.worse for difference in found):
         verdict: Agreement = "different"
@@ -101,6 +96,7 @@ def _compare_links(
         return
     if matrix.fields.get("pcie_only"):
         unseen.append("`topo -mp` does not show NVLink; run `nvidia-smi topo -m`")
+        _compare_switches(matrix.links, shape, found, compared)
         return
     inside = {pair for domain in shape.link_domains for pair in combinations(domain, 2)}
     lost: list[tuple[int, int, Link]] = []
@@ -121,7 +117,7 @@ def _compare_links(
                 fewer.setdefault(number, []).append(position)
         elif link.kind == FABRIC_CLASS and accelerator.fabric.kind != "xgmi-partial":
             extra.append((*position, link))
-    name = "NVLink" if accelerator.vendor == "nvidia" else "xGMI"
+    name = vendors()[accelerator.vendor].fabric_name
     if lost:
         pairs = _pairs([(a, b) for a, b, _ in lost])
         found.append(
@@ -145,6 +141,20 @@ def _compare_links(
         unseen.append(f"{unread} links cannot be read")
     if not (lost or fewer or extra):
         compared.append("the links" if not unread else "the links that can be read")
+
+
+def _compare_switches(links: GpuLinks, shape: NodeShape, found: list[Difference], compared: list[str]) -> None:
+    """GPUs of one PCIe switch, which only the view without NVLink shows."""
+    pairs = [pair for group in shape.switch_groups for pair in combinations(group, 2)]
+    for a, b in pairs:
+        link = links.link(links.gpus[a], links.gpus[b])
+        if link is not None and link.label not in ("PIX", "PXB"):
+            found.append(
+                Difference(message=f"GPUs {a}-{b} are joined by {link.label} and should be under one PCIe switch", worse=False)
+            )
+            return
+    if pairs:
+        compared.append("the PCIe switches")
 
 
 def _compare_numa(matrix: Report, shape: NodeShape, found: list[Difference], compared: list[str], unseen: list[str]) -> str | None:
@@ -206,14 +216,15 @@ def _compare_affinity(matrix: Report, shape: NodeShape, found: list[Difference],
 
 def _compare_nics(matrix: Report, shape: NodeShape, found: list[Difference], compared: list[str]) -> None:
     nics = matrix.fields.get("nics") or []
-    count = shape.network.count
+    count = shape.network.count if shape.network is not None else None
     if not nics or "nics_found" in matrix.fields:
         return
     named = [nic for node in shape.numa_nodes for nic in node.nics]
     if missing := [nic for nic in named if nic not in nics]:
         found.append(Difference(message=f"NICs {', '.join(missing)} are missing", worse=True))
     elif count is not None and len(nics) < count:
-        found.append(Difference(message=f"{len(nics)} NICs are shown and {count} are expected", worse=True))
+        kind = f" ({shape.network.kind})" if shape.network is not None and shape.network.kind else ""
+        found.append(Difference(message=f"{len(nics)} NICs are shown and {count}{kind} are expected", worse=True))
     elif named or count is not None:
         compared.append("the NICs")
 
@@ -254,6 +265,21 @@ def _compare_nodes(machine: Machine, shape: NodeShape, found: list[Difference], 
             compared.append("CPUs and memory" if kind == "numactl-H" else "the CPUs of each NUMA node")
 
 
+def _compare_totals(machine: Machine, shape: NodeShape, found: list[Difference]) -> None:
+    """CPUs and memory of the whole machine, where the catalog does not know them by NUMA node."""
+    lscpu, numactl = machine.first("lscpu"), machine.first("numactl-H")
+    cpus = lscpu.fields["cpus"] if lscpu is not None else None
+    if cpus is not None and shape.cpu_count is not None and not shape.lists_cpus and cpus != shape.cpu_count:
+        found.append(Difference(message=f"{cpus} CPUs are shown and {shape.cpu_count} are expected", worse=False))
+    sizes = list(numactl.fields.get("size_mib", {}).values()) if numactl is not None else []
+    if not sizes or None in sizes or shape.memory_bytes is None:
+        return
+    total = sum(sizes) * MIB
+    if not LEAST_MEMORY_SHARE * shape.memory_bytes <= total <= shape.memory_bytes:
+        message = f"{format_bytes(total)} of memory are shown and {format_bytes(shape.memory_bytes)}, less what the kernel takes, are expected"
+        found.append(Difference(message=message, worse=total < shape.memory_bytes))
+
+
 def _compare_names(
     machine: Machine, shape: NodeShape, accelerator: Accelerator, found: list[Difference], compared: list[str]
 ) -> None:
@@ -268,6 +294,9 @@ def _compare_names(
                 )
             elif names:
                 compared.append("the GPUs' name")
+            size, wanted = report.fields.get("mib"), accelerator.memory.smi_mib
+            if size is not None and wanted is not None and abs(size - wanted) > MEMORY_TOLERANCE * wanted:
+                found.append(Difference(message=f"the GPUs have {size} MiB and {wanted} MiB are expected", worse=False))
             if report.fields["gpus"] and report.fields["gpus"] != shape.gpus and machine.matrix is None:
                 found.append(
                     Difference(message=f"{report.fields['gpus']} GPUs are shown and {shape.gpus} are expected", worse=False)
@@ -275,7 +304,7 @@ def _compare_names(
             if report.fields.get("mig"):
                 found.append(Difference(message="MIG is on", worse=True))
         if report.kind == "rocm-smi-concise" and (device := report.fields["did"]) and accelerator.pci_ids:
-            known = {item.lower().removeprefix("1002:").removeprefix("0x") for item in accelerator.pci_ids}
+            known = {item.lower().rpartition(":")[2] for item in accelerator.pci_ids}
             if device.lower().removeprefix("0x") not in known:
                 found.append(
                     Difference(message=f"the device id is {device} and {', '.join(sorted(known))} is expected", worse=False)

@@ -47,7 +47,7 @@ def read_bytes(path: str, *, most: int | None = None) -> bytes:
 
 
 def read_reports(path: str) -> tuple[Report, ...]:
-    """All outputs that a file holds, in order; ConfigError says what the file is where it holds none."""
+    """All outputs that a file holds, in order; ConfigError with what the file is where it holds none."""
     raw = read_bytes(path, most=MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
         if b"NCCL " not in raw[: 4 * 2**20]:
@@ -110,7 +110,7 @@ def read_collective_file(path: str) -> Report:
 
 
 def read_machine(paths: Sequence[str]) -> Machine:
-    """The one machine that the files tell of; ConfigError where they tell of several, or contradict each other."""
+    """The one machine that the files describe; ConfigError where they describe several, or contradict each other."""
     reports: list[Report] = []
     offset = 0
     problems = []
@@ -128,16 +128,16 @@ def read_machine(paths: Sequence[str]) -> Machine:
 
 
 def one_machine(reports: Sequence[Report], *, source: str) -> Machine:
-    """The machine that all reports tell of; ConfigError where there are several, or where they contradict each other."""
+    """The machine that all reports describe; ConfigError where there are several, or where they contradict each other."""
     found_machines = machines(reports)
     if len(found_machines) > 1:
-        told = "; ".join(
+        described = "; ".join(
             f"{machine.host or f'machine {i}'}: {describe(machine)}" for i, machine in enumerate(found_machines[:6], 1)
         )
         more = f"; and {len(found_machines) - 6} more" if len(found_machines) > 6 else ""
         raise unreadable(
             source,
-            f"it holds the outputs of {len(found_machines)} machines ({told}{more}); give one machine's outputs at a time.",
+            f"it holds the outputs of {len(found_machines)} machines ({described}{more}); give one machine's outputs at a time.",
             code="SeveralMachines",
         )
     machine = next(iter(found_machines))

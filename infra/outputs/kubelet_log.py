@@ -1,4 +1,4 @@
-"""The kubelet's own log lines on why it does not start, or why it refused a pod: what it says, and what to do.
+"""The kubelet's own log lines on why it does not start, or why it refused a pod: the cause, and what to do.
 
 Lines may come from journalctl, a container log or a JSON log: they are searched, not parsed as a whole.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from infra.diagnosis import Diagnosis
 from infra.outputs.kubelet_log_rules import RULES, LogRule
 
-# What says that it does not start, without why; told only where no rule explains it.
+# Lines of a failed start that do not name its cause; quoted only where no rule explains the failure.
 _FATAL = re.compile(
     r"(?:\"?(?:command failed|Failed to start ContainerManager|failed to run "
     r"Kubelet)\"?.*?err\"?[=:]\s?\"(?P<err>.*)\"|failed to run Kubelet: (?P<run>.+))"
@@ -41,7 +41,7 @@ def explain_kubelet_log(text: str | Iterable[str], *, source: str = "") -> tuple
             code=rule.code,
             path=source,
             severity=rule.severity,
-            message=message if times[key] == 1 else f"{message.removesuffix('.')} (said {times[key]} times).",
+            message=message if times[key] == 1 else f"{message.removesuffix('.')} (logged {times[key]} times).",
             remedy=rule.remedy.replace("{{", "{").replace("}}", "}"),
         )
         for key, (rule, message) in causes.items()
@@ -52,14 +52,14 @@ def explain_kubelet_log(text: str | Iterable[str], *, source: str = "") -> tuple
             for reason in unexplained
             if reason
         ]
-    # A detail line says more than the general one that always follows it.
+    # A detail line is more precise than the general one that always follows it.
     if any(f.code in ("MemorySizeChanged", "MemoryStateDetail") for f in findings):
         findings = [f for f in findings if f.code != "MemoryStateDiffers"]
     return tuple(findings)
 
 
 def is_kubelet_line(line: str) -> bool:
-    """Whether a line is one that explain_kubelet_log says something about."""
+    """Whether explain_kubelet_log has a finding on a line."""
     return _explain(line) is not None or any(marker in line for marker in _FATAL_MARKERS)
 
 

@@ -50,7 +50,7 @@ def nvidia_link(cell: str) -> Link | None:
 def amd_link(link_type: str, hops: int | None, weight: int | None, *, with_hops: bool = True) -> Link | None:
     """The link of a pair of AMD GPUs.
 
-    rocm-smi prints one hop for every xGMI pair of an MI250X; the weight tells them apart (15 for each physical hop).
+    rocm-smi prints one hop for every xGMI pair of an MI250X; the weight distinguishes them (15 for each physical hop).
     """
     if link_type == "XGMI":
         physical = weight // 15 if weight and weight % 15 == 0 else hops
@@ -73,15 +73,6 @@ class GpuSet:
     worst: Link
     numa_nodes: int
     ties: int
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "gpus": list(self.gpus),
-            "class": self.worst.kind,
-            "worst_link": self.worst.label,
-            "numa_nodes": self.numa_nodes,
-            "ties": self.ties,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,14 +177,6 @@ class Judgement:
     reason: str
     worst: Link | None = None
     best: GpuSet | None = None
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "worst_link": self.worst.label if self.worst else None,
-            "best": self.best.as_json() if self.best else None,
-        }
 
 
 def judge(machine: GpuLinks, gpus: Sequence[int]) -> Judgement:

@@ -1,11 +1,10 @@
-"""The outputs of one machine put together, and outputs of several machines told apart."""
+"""The outputs of one machine put together, and outputs of several machines separated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 from infra.diagnosis import Diagnosis
 from infra.outputs.links import GpuSet, best_sets
@@ -13,7 +12,7 @@ from infra.outputs.reading import Report
 from infra.units import parse_cpu_list
 
 MATRIX_KINDS = ("nvidia-smi-topo-m", "rocm-smi-showtopo", "amd-smi-topology", "amd-smi-topology-json")
-# What a machine is told by first, where there are several outputs of it.
+# Which output stands for a machine, where there are several.
 _ORDER = (*MATRIX_KINDS, "nvidia-smi-topo-p2p", "numactl-H", "lscpu", "nvidia-smi-L", "nvidia-smi-query", "rocm-smi-concise")
 
 
@@ -30,13 +29,13 @@ class Machine:
 
     @property
     def matrix(self) -> Report | None:
-        """The output that tells how the GPUs are linked; `-mp` only where there is no other."""
+        """The output that shows how the GPUs are linked; `-mp` only where there is no other."""
         found = [report for kind in MATRIX_KINDS for report in self.reports if report.kind == kind and report.links is not None]
         best = next((report for report in found if not report.fields.get("pcie_only")), found[0] if found else None)
         return self._with_numa(best) if best is not None and best.kind.startswith("amd-smi") else best
 
     def _with_numa(self, report: Report) -> Report:
-        """amd-smi tells no NUMA nodes; `rocm-smi --showtoponuma` of the same machine does, in the same order of GPUs."""
+        """amd-smi prints no NUMA nodes; `rocm-smi --showtoponuma` of the same machine does, in the same order of GPUs."""
         rocm = self.first("rocm-smi-showtopo")
         numa = rocm.fields["numa"] if rocm is not None else None
         if report.links is None or numa is None or len(numa) != len(report.links.gpus):
@@ -54,7 +53,7 @@ class Machine:
 
 
 def machines(reports: Sequence[Report]) -> tuple[Machine, ...]:
-    """The outputs by machine: by host name where prompts or banners tell it, else a kind that comes again begins a new machine."""
+    """The outputs by machine: by host name where prompts or banners give it, else a kind that comes again begins a new machine."""
     groups: list[tuple[str | None, list[Report]]] = []
     for report in reports:
         group = next((g for g in groups if report.host is not None and g[0] == report.host), None)
@@ -143,7 +142,7 @@ def contradictions(machine: Machine) -> tuple[str, ...]:
 
 
 def is_flat_view(report: Report) -> str | None:
-    """Why a matrix is a virtual machine's flat view (or a container's) that says nothing about NUMA; None where it is not.
+    """Why a matrix is a virtual machine's flat view (or a container's) that does not show NUMA; None where it is not.
 
     A hypervisor that hides PCIe switches leaves PHB everywhere but for NVLink, and one NUMA value (or none, or a span) for all GPUs.
     """
@@ -181,46 +180,6 @@ def index_order(report: Report) -> Diagnosis | None:
         message=f"GPU indices do not follow NUMA nodes: by index they are on nodes {', '.join(map(str, known))}.",
         remedy="Bind ranks by each GPU's own node, not by halves.",
     )
-
-
-def document(machine: Machine) -> dict[str, Any]:
-    """The machine's JSON document: the main output's fields, those of the others beside them, and the best GPU sets."""
-    main = machine.main
-    out: dict[str, Any] = {"kind": main.kind}
-    if machine.host:
-        out["host"] = machine.host
-    if len(machine.reports) > 1:
-        out["outputs"] = [report.kind for report in machine.reports]
-    out.update(main.fields)
-    for report in machine.reports:
-        for name, value in report.fields.items():
-            out.setdefault(name, value)
-    if len(machine.reports) > 1:
-        # Above, the main output's fields win over others of the same name; here each output stands by itself.
-        out["reports"] = [{"kind": report.kind, **report.fields} for report in machine.reports]
-    if main.kind in MATRIX_KINDS:
-        out["verdict"] = verdict_json(main)
-        if (why := is_flat_view(main)) is not None:
-            out["view"] = {"verdict": "virtual", "reason": why}
-        if main.links is not None:
-            out["unreadable"] = [
-                [one, other] for one, other in combinations(main.links.gpus, 2) if main.links.link(one, other) is None
-            ]
-    out["truncated"] = any(report.cut for report in machine.reports)
-    out["notes"] = [
-        note if len(machine.reports) == 1 else f"{report.kind}: {note}" for report in machine.reports for note in report.notes
-    ]
-    order = index_order(main) if main.kind in MATRIX_KINDS else None
-    out["findings"] = [finding.as_json() for report in machine.reports for finding in report.findings]
-    out["findings"] += [order.as_finding()] if order is not None else []
-    return out
-
-
-def verdict_json(report: Report) -> dict[str, Any] | None:
-    """The best sets in the form of the contract; None where the output tells no links."""
-    if report.links is None:
-        return None
-    return {f"tp{size}": None if best is None else best.as_json() for size, best in sets_of(report).items()}
 
 
 def sets_of(report: Report) -> dict[int, GpuSet | None]:

@@ -2,7 +2,7 @@
 
 A cell counts only where its place is certain: the row holds the table's own mark of "this device itself" (X, SELF, 0) in its own
 column, the number of cells fits the header, and what follows is no cell. Where a row does not fit, the cells before its own mark are
-kept (their place is certain) and the rest is None. Cells that contradict their mirror image are both dropped.
+used (their place is certain) and the rest is None. Cells that contradict their mirror image are both dropped.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def read_rows(
     tail_fits: Callable[[Row], bool] = lambda row: True,
     more_lines: int = 4,
 ) -> dict[str, Row]:
-    """The rows below a header, by label. Wrapped rows are put together; a row that comes twice must say the same.
+    """The rows below a header, by label. Wrapped rows are put together; a row that comes twice must have the same cells.
 
     What could not be read is added to `notes`.
     """
@@ -187,7 +187,7 @@ def _joined(text: str, followers: Sequence[str], header: Header, form: CellForm,
             fitting.append(row)
     if not fitting or any(row.cells != fitting[0].cells for row in fitting):
         return None
-    # The cells agree; what follows them is only certain where all ways say the same.
+    # The cells agree; what follows them is only certain where all ways agree.
     first = fitting[0]
     if len({tuple((row.tail or "").split()) for row in fitting}) == 1:
         return first
@@ -197,7 +197,7 @@ def _joined(text: str, followers: Sequence[str], header: Header, form: CellForm,
 def drop_contradictions(
     cells: dict[tuple[str, str], Cell], labels: Sequence[str], notes: list[str], *, what: str = ""
 ) -> dict[tuple[str, str], Cell]:
-    """The cells without those whose mirror image says something else."""
+    """The cells without those whose mirror image differs."""
     checked = dict(cells)
     for i, one in enumerate(labels):
         for other in labels[i + 1 :]:

@@ -1,4 +1,4 @@
-"""JSON of a node: its labels (`kubectl get node -o json`) and a device plugin's ListAndWatch answer."""
+"""JSON of a node: its labels (`kubectl get node -o json`) and a device plugin's ListAndWatch response."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def node_labels(document: Any) -> list[tuple[str, Mapping[str, str]]]:
 
 
 def read_node_labels(name: str, labels: Mapping[str, str], first_line: int) -> Report:
-    """What the labels of one node say about its GPUs (GPU feature discovery, AMD node labeller)."""
+    """What the labels of one node show of its GPUs (GPU feature discovery, AMD node labeller)."""
     notes = Notes()
     findings: list[Diagnosis] = []
     product = labels.get("nvidia.com/gpu.product") or labels.get("amd.com/gpu.product-name")
@@ -87,7 +87,7 @@ def _number(labels: Mapping[str, str], key: str, notes: Notes) -> int | None:
 
 
 def read_list_and_watch(document: Any, first_line: int) -> Report | None:
-    """A device plugin's answer: devices with health and NUMA nodes; None for another document."""
+    """A device plugin's ListAndWatch response: devices with health and NUMA nodes; None for another document."""
     devices = document.get("devices") if isinstance(document, Mapping) else document
     if not isinstance(devices, list) or not devices:
         return None

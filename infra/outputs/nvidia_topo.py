@@ -7,7 +7,8 @@ holds none of the near CPUs; older ones print a padding tab after a short CPU li
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from infra.diagnosis import Diagnosis
@@ -141,35 +142,49 @@ def _read_one(first_line: int, header: Header, body: Sequence[str], before: Sequ
     cells = drop_contradictions(cells, header.labels, contradictions)
     for note in contradictions:
         notes.add(note)
-    gpus = [label for label in header.labels if label.startswith("GPU")]
-    nics = [label for label in header.labels if not label.startswith("GPU")]
-    missing = [label for label in header.labels if label not in rows]
+    table = _Table(first_line=first_line, header=header, rows=rows, cells=cells, notes=notes)
+    missing = table.missing
     if missing:
         notes.add(f"no row for {_some(missing)}: the report is cut" if _at_end(missing, header) else f"no row for {_some(missing)}")
-    for label in gpus:
+    for label in table.gpus:
         row = rows.get(label)
         if row is not None and (not row.complete or None in row.cells):
             unread = [other for other in header.labels if cells.get((label, other)) is None]
             notes.add(f"row {label}: {len(unread)} of {len(header.labels)} cells cannot be placed")
-    matrix = [[cells.get((one, other)) for other in gpus] for one in gpus]
-    if is_p2p:
-        return _p2p_report(first_line, gpus, matrix, notes, bool(missing))
-    return _topology_report(first_line, header, gpus, nics, rows, cells, matrix, notes, body, before, missing)
+    return _p2p_report(table) if is_p2p else _topology_report(table, body, before)
 
 
-def _topology_report(
-    first_line: int,
-    header: Header,
-    gpus: list[str],
-    nics: list[str],
-    rows: dict[str, Row],
-    cells: dict[tuple[str, str], Cell],
-    matrix: list[list[Cell]],
-    notes: Notes,
-    body: Sequence[str],
-    before: Sequence[str],
-    missing: list[str],
-) -> Report:
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """One matrix as far as it could be read; `cells` by row and column, `notes` grow."""
+
+    first_line: int
+    header: Header
+    rows: Mapping[str, Row]
+    cells: Mapping[tuple[str, str], Cell]
+    notes: Notes
+
+    @property
+    def gpus(self) -> list[str]:
+        return [label for label in self.header.labels if label.startswith("GPU")]
+
+    @property
+    def nics(self) -> list[str]:
+        return [label for label in self.header.labels if not label.startswith("GPU")]
+
+    @property
+    def missing(self) -> list[str]:
+        """Labels without a row."""
+        return [label for label in self.header.labels if label not in self.rows]
+
+    def between(self, labels: Sequence[str]) -> list[list[Cell]]:
+        """The cells of each GPU's row in these columns."""
+        return [[self.cells.get((gpu, label)) for label in labels] for gpu in self.gpus]
+
+
+def _topology_report(table: _Table, body: Sequence[str], before: Sequence[str]) -> Report:
+    header, rows, notes, gpus, nics = table.header, table.rows, table.notes, table.gpus, table.nics
+    matrix, missing = table.between(gpus), table.missing
     affinities = [_affinity(rows[gpu], header) if gpu in rows else None for gpu in gpus]
     if header.tail and (lost := [gpu for gpu, a in zip(gpus, affinities, strict=True) if a is None and gpu in rows]):
         notes.add(f"the affinity of {_some(lost)} cannot be placed")
@@ -178,7 +193,7 @@ def _topology_report(
         return [a.get(name) if a else None for a in affinities] if name in header.tail else None
 
     names = _nic_names(body, notes)
-    gpu_nic = [[cells.get((gpu, nic)) for nic in nics] for gpu in gpus] if nics else []
+    gpu_nic = table.between(nics) if nics else []
     numa = column(NUMA_AFFINITY)
     gpu_ids = tuple(int(gpu[3:]) for gpu in gpus)
     links: dict[tuple[int, int], Link] = {}
@@ -212,7 +227,7 @@ def _topology_report(
     machine = GpuLinks(gpus=gpu_ids, links=links, numa={gpu: numa_key(numa[i] if numa else None) for i, gpu in enumerate(gpu_ids)})
     return Report(
         kind="nvidia-smi-topo-m",
-        first_line=first_line,
+        first_line=table.first_line,
         fields=fields,
         links=machine,
         notes=notes.all(),
@@ -221,7 +236,8 @@ def _topology_report(
     )
 
 
-def _p2p_report(first_line: int, gpus: list[str], matrix: list[list[Cell]], notes: Notes, cut: bool) -> Report:
+def _p2p_report(table: _Table) -> Report:
+    matrix = table.between(table.gpus)
     states = {cell for i, row in enumerate(matrix) for j, cell in enumerate(row) if i != j}
     known = states - {None}
     summary = None if not known else "all" if states == {"OK"} else "none" if "OK" not in states and None not in states else "some"
@@ -246,11 +262,11 @@ def _p2p_report(first_line: int, gpus: list[str], matrix: list[list[Cell]], note
         )
     return Report(
         kind="nvidia-smi-topo-p2p",
-        first_line=first_line,
-        fields={"gpus": len(gpus), "p2p": summary, "states": matrix},
-        notes=notes.all(),
+        first_line=table.first_line,
+        fields={"gpus": len(matrix), "p2p": summary, "states": matrix},
+        notes=table.notes.all(),
         findings=findings,
-        cut=cut,
+        cut=bool(table.missing),
     )
 
 

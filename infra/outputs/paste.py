@@ -1,4 +1,4 @@
-"""Text as people hand it on: bytes of any encoding to clean lines, without colours, quoting, fences or time stamps."""
+"""Text as people paste it: bytes of any encoding to clean lines, without colours, quoting, fences or time stamps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every reader of a tool's output hands back."""
+"""What every reader of a tool's output returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Line = tuple[int, str]
 class Report:
     """One output of one tool.
 
-    `fields` is its JSON form without `kind`; `links` is there where the output tells how GPUs are linked; `notes` say what could
+    `fields` is its JSON form without `kind`; `links` is there where the output shows how GPUs are linked; `notes` name what could
     not be read; `cut` that lines or rows at the end are missing.
     """
 

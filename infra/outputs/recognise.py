@@ -180,8 +180,7 @@ def _read_collective(stream: Sequence[Line]) -> list[Report]:
 
 def collective_report(verdict: CollectiveVerdict, first_line: int = 1) -> Report:
     """A collective log's verdict as a report."""
-    fields = {name: value for name, value in verdict.as_json().items() if name != "findings"}
-    return Report(kind="nccl-log", first_line=first_line, fields=fields, findings=verdict.findings)
+    return Report(kind="nccl-log", first_line=first_line, fields=verdict.fields(), findings=verdict.findings)
 
 
 _READERS: Mapping[str, Callable[[Sequence[Line]], list[Report]]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,30 +25,6 @@ class InlineShape:
 
     topology: Mapping[str, Any]
     remarks: tuple[str, ...]
-
-    def yaml(self) -> str:
-        """The block to paste, a NUMA node a line."""
-        lines = [*(f"# {remark}" for remark in self.remarks), "topology:"]
-        for key, value in self.topology.items():
-            if key != "numaNodes":
-                lines.append(f"  {key}: {_flow(value)}")
-                continue
-            lines.append("  numaNodes:")
-            for node in value:
-                lines.append("    - {" + ", ".join(f"{name}: {_flow(item, name)}" for name, item in node.items()) + "}")
-        return "\n".join(lines)
-
-
-def _flow(value: Any, name: str = "") -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    if isinstance(value, str) and (
-        name == "cpus" or not re.fullmatch(r"[A-Za-z0-9][\w.-]*", value) or re.fullmatch(r"[\d.eE_-]+", value)
-    ):
-        return json.dumps(value)
-    return str(value)
 
 
 def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> InlineShape:
@@ -276,8 +251,10 @@ def _gpu_homes(
             )
             return None
         if isinstance(known, int) and near and known not in fitting:
-            message = f"GPU {gpu} is on NUMA node {known} and near CPUs {affinities[gpu]}, and that node's CPUs are "
-            f"{nodes[known]}; take all outputs on one node."
+            message = (
+                f"GPU {gpu} is on NUMA node {known} and near CPUs {text}, and that node's CPUs are "
+                f"{nodes[known]}; take all outputs on one node."
+            )
             problems.append(Diagnosis(path=source, code="Contradiction", message=message))
             return None
         if isinstance(known, int):

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from infra.catalog.machine import shape_warnings
+from infra.catalog.confidence import hardware_warnings
+from infra.catalog.vendors import vendors
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis, did_you_mean, in_order
 from infra.errors import NumawiseError, PlanError
@@ -23,7 +24,6 @@ from infra.plan.model import (
     EnginePlan,
     HardwarePlan,
     ImagesPlan,
-    KubeletPlan,
     MemoryPlan,
     ModelIdentity,
     ModelPlan,
@@ -39,11 +39,12 @@ from infra.plan.model import (
     TaintPlan,
     TimesPlan,
 )
-from infra.plan.pool.decision import PoolDecision
+from infra.plan.pool.decision import PodDecision, PoolDecision
+from infra.plan.pool.messages import PodNames, PoolNames
+from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.sizing import EqualModels, SizedModel
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
-DEVICE_PLUGIN_PINS = {"nvidia": "nvidia-device-plugin", "amd": "amd-device-plugin"}
 
 
 def plan_stack(config: StackConfig) -> ClusterPlan:
@@ -52,7 +53,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
     warnings: list[Diagnosis] = []
     _check_names(config, problems)
     hardware = _hardware(config, problems)
-    warnings += [warning for item in hardware.values() for warning in shape_warnings(item.shape, f"{item.path}.nodeShape")]
+    warnings += [warning for item in hardware.values() for warning in hardware_warnings(item.shape, item.accelerator, item.path)]
     sized: dict[int, SizedModel] = {}
     equal_models = EqualModels()
     for index, model in enumerate(config.models):
@@ -80,8 +81,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
             continue
         mine = {number: size for number, size in sized.items() if config.models[number].node_pool == pool.name}
         with _collected(problems):
-            decision = equal_pools.decide(
-                path=f"nodePools[{index}]",
+            requirements = PoolRequirements(
                 shape=hardware[pool.name].shape,
                 nodes=len(pool.names_of_nodes),
                 kubernetes_version=config.kubernetes_version,
@@ -91,9 +91,12 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
                 resource_name=hardware[pool.name].accelerator.resource_name,
                 platform=pool.platform,
             )
+            pods = tuple(PodNames(size.model.name, size.path) for size in mine.values())
+            decision = equal_pools.decide(requirements, PoolNames(path=f"nodePools[{index}]", pods=pods))
             warnings += decision.warnings
             pools.append(_pool_plan(hardware[pool.name], decision, mirror=config.images.mirror))
-            models |= {number: _model_plan(config, size, decision) for number, size in mine.items()}
+            decided = zip(mine.items(), decision.pods, strict=True)
+            models |= {number: _model_plan(config, size, pod) for (number, size), pod in decided}
     if problems:
         raise PlanError(problems)
     return ClusterPlan(
@@ -209,7 +212,7 @@ def _pool_plan(hardware: PoolHardware, decision: PoolDecision, *, mirror: str | 
             labels=pool.labels,
             taints=tuple(TaintPlan(key=taint.key, value=taint.value, effect=taint.effect) for taint in pool.taints),
         ),
-        kubelet=KubeletPlan(fields=decision.kubelet),
+        kubelet=decision.kubelet,
         allocatable=Allocatable(
             cpu=decision.allocatable_cpu, memory_bytes=decision.allocatable_memory_bytes, gpus=decision.allocatable_gpus
         ),
@@ -223,7 +226,7 @@ def _pool_plan(hardware: PoolHardware, decision: PoolDecision, *, mirror: str | 
         device_plugin=DevicePluginPlan(
             mode=plugin.mode,
             pass_device_specs=plugin.pass_device_specs,
-            image=pinned(DEVICE_PLUGIN_PINS[hardware.accelerator.vendor], mirror=mirror),
+            image=pinned(vendors()[hardware.accelerator.vendor].device_plugin_pin, mirror=mirror),
             device_groups=plugin.device_groups,
         ),
         co_tenants=tuple(
@@ -253,7 +256,7 @@ def _hardware_plan(hardware: PoolHardware, decision: PoolDecision) -> HardwarePl
     )
 
 
-def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -> ModelPlan:
+def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> ModelPlan:
     model, choice = size.model, size.choice
     return ModelPlan(
         identity=ModelIdentity(
@@ -277,7 +280,7 @@ def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -
             block_size=size.block_size,
             estimate=size.memory,
         ),
-        resources=_resources_plan(size, decision, config.images.mirror),
+        resources=_resources_plan(size, decided, config.images.mirror),
         engine=EnginePlan(
             image=mirrored(size.image, config.images.mirror),
             vllm_version=size.vllm_version,
@@ -294,9 +297,9 @@ def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -
             pod_anti_affinity=model.pod_anti_affinity,
             max_surge=size.max_surge,
             max_unavailable=size.max_unavailable,
-            slots=decision.slots[model.name],
-            places=decision.places[model.name],
-            rank_binding=decision.bindings[model.name],
+            slots=decided.slots,
+            places=decided.places,
+            rank_binding=decided.binding,
         ),
         times=TimesPlan(
             startup_budget_seconds=size.startup.budget_seconds,
@@ -304,12 +307,12 @@ def _model_plan(config: StackConfig, size: SizedModel, decision: PoolDecision) -
             create_timeout_seconds=size.startup.create_timeout_seconds,
             update_timeout_seconds=size.startup.update_timeout_seconds,
         ),
-        reasons=(*size.reasons, *decision.pod_reasons[model.name]),
+        reasons=(*size.reasons, *decided.reasons),
     )
 
 
-def _resources_plan(size: SizedModel, decision: PoolDecision, mirror: str | None) -> ResourcesPlan:
-    model, accelerator, pod = size.model, size.hardware.accelerator, decision.pod(size.model.name)
+def _resources_plan(size: SizedModel, decided: PodDecision, mirror: str | None) -> ResourcesPlan:
+    model, accelerator, pod = size.model, size.hardware.accelerator, decided.shape
     return ResourcesPlan(
         vendor=accelerator.vendor,
         resource_name=accelerator.resource_name,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from infra.catalog.load import DATA, parse_yaml
+from infra.catalog.entries import DATA
+from infra.catalog.reading import parse_yaml
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis, did_you_mean
 

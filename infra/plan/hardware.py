@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from infra.catalog.machine import missing_facts
 from infra.catalog.names import accelerator_of, find_shape
-from infra.catalog.topology import shape_from_topology
+from infra.catalog.topology import inline_shape
 from infra.catalog.types import Accelerator, NodeShape, NumaNode
 from infra.config.pools import NodePool
 from infra.errors import PlanError
@@ -37,7 +37,8 @@ class PoolHardware:
     def share_for(self, gpus: int) -> MachineShare:
         """What the NUMA nodes that `gpus` GPUs need have for pods: a core of each node and 3 % of its memory less.
 
-        The exact reservation is decided later, with the pods; tenants may lie on any NUMA node, so a pod of one node leaves room for all of them.
+        The exact reservation is decided later, with the pods; tenants may lie on any NUMA node, so a pod of one node leaves room
+        for all of them.
         """
         nodes = self._nodes_for(gpus)
         threads = self.shape.threads_per_core or 1
@@ -67,7 +68,7 @@ def hardware_of(pool: NodePool, path: str) -> PoolHardware:
     """The pool's hardware; ConfigError for unknown names, PlanError where a fact that planning needs is not known."""
     if pool.topology is not None:
         where = f"{path}.topology"
-        shape = shape_from_topology(pool.topology.model_dump(mode="json", by_alias=True, exclude_unset=True), where)
+        shape = inline_shape(pool.topology, where)
     else:
         where = f"{path}.nodeShape"
         shape = find_shape(pool.node_shape or "", where)

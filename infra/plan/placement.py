@@ -5,134 +5,16 @@ Nodes of a pool are equal, so that a plan groups them: the cost depends on the k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from infra.units import format_millicpu, parse_bytes, parse_millicpu
+from infra.plan.pod_shape import PodShape
+from infra.units import format_millicpu
 
 Load = tuple[int, ...]  # pods on one node, one count per pod shape
 
 _MOST_LOADS = 5_000
 _MOST_BLOCKING_STEPS = 20_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class PodShape:
-    """What admission needs to know of a model's pods, which are all equal.
-
-    `cpu` and `memory_bytes` are the main container's requests and limits; where the stack file gives no CPUs (`cpu_given` False) the
-    decision may raise `cpu`. `copies` pods have to run at once (replicas times pods per replica), `surge` more may during an update.
-    `repels` names other shapes that a required anti-affinity keeps off its nodes; its own copies are kept apart by `anti_affinity` alone.
-    `gpus_path` is what an error about the number of GPUs points at, below `path`. `init_containers` and `sidecars` are Kubernetes containers.
-    """
-
-    name: str
-    path: str
-    gpus: int
-    cpu: int
-    memory_bytes: int
-    copies: int
-    resource_name: str = "nvidia.com/gpu"
-    cpu_given: bool = False
-    surge: int = 0
-    anti_affinity: Literal["required", "preferred", "none"] = "required"
-    repels: frozenset[str] = frozenset()
-    bind_ranks: bool = True
-    gpus_path: str = "tensorParallelSize"
-    main_container: str = "vllm"
-    init_containers: tuple[Mapping[str, Any], ...] = ()
-    sidecars: tuple[Mapping[str, Any], ...] = ()
-
-    @cached_property
-    def pod(self) -> dict[str, Any]:
-        """The pod as the kubelet admits it: containers with requests and limits, no name."""
-        sizes = {"cpu": str(self.cpu), "memory": str(self.memory_bytes), self.resource_name: str(self.gpus)}
-        main = {"name": self.main_container, "requests": sizes, "limits": sizes}
-        pod: dict[str, Any] = {"containers": [main, *(_container(c, n) for n, c in enumerate(self.sidecars))]}
-        if self.init_containers:
-            pod["initContainers"] = [_container(c, n) for n, c in enumerate(self.init_containers)]
-        return pod
-
-    @cached_property
-    def requests(self) -> tuple[int, int]:
-        """Effective requests of the whole pod for the scheduler: thousandths of a CPU, bytes of memory."""
-        return pod_requests(self.pod)
-
-    @cached_property
-    def memory_of_all_containers(self) -> int:
-        """Bytes of all containers together, init containers too: more than the kubelet can ever pin for the pod at a time."""
-        containers = (*self.pod.get("initContainers", ()), *self.pod["containers"])
-        return sum(parse_bytes({**(c.get("limits") or {}), **(c.get("requests") or {})}.get("memory", 0)) for c in containers)
-
-    @property
-    def not_guaranteed(self) -> tuple[tuple[str, str], ...]:
-        """Containers that cost the pod its QoS class Guaranteed: (path below the model, name).
-
-        Every container needs CPU and memory limits, and requests that are left out or equal; one that does not unpins all of them.
-        """
-        lists = (("initContainers", self.init_containers), ("sidecars", self.sidecars))
-        return tuple(
-            (f"{field}[{index}].resources", made["name"])
-            for field, containers in lists
-            for index, made in enumerate(_container(c, n) for n, c in enumerate(containers))
-            if not _is_guaranteed(made)
-        )
-
-    @property
-    def container_count(self) -> int:
-        return 1 + len(self.sidecars) + len(self.init_containers)
-
-    def with_cpu(self, cpu: int) -> PodShape:
-        return self if cpu == self.cpu else replace(self, cpu=cpu)
-
-
-def _container(container: Mapping[str, Any], index: int) -> dict[str, Any]:
-    resources = container.get("resources")
-    resources = resources if isinstance(resources, Mapping) else {}
-    made: dict[str, Any] = {"name": str(container.get("name") or f"container-{index}")}
-    for kind in ("requests", "limits"):
-        if isinstance(resources.get(kind), Mapping):
-            made[kind] = {str(name): str(value) for name, value in resources[kind].items()}
-    if container.get("restartPolicy") is not None:
-        made["restartPolicy"] = container["restartPolicy"]
-    return made
-
-
-def _is_guaranteed(container: Mapping[str, Any]) -> bool:
-    limits, requests = container.get("limits") or {}, container.get("requests") or {}
-    for name, parse in (("cpu", parse_millicpu), ("memory", parse_bytes)):
-        try:
-            limit = parse(limits.get(name, 0))
-            if limit <= 0 or parse(requests.get(name, limits[name])) != limit:
-                return False
-        except ValueError:
-            return False
-    return True
-
-
-def pod_requests(pod: Mapping[str, Any]) -> tuple[int, int]:
-    """What the scheduler counts for a pod: the larger of all that run together and the largest moment of the init phase.
-
-    Restartable init containers (sidecars) keep running and are added to the init containers after them and to the app containers.
-    """
-    totals = []
-    for name, parse in (("cpu", parse_millicpu), ("memory", parse_bytes)):
-
-        def amount(container: Mapping[str, Any], name: str = name, parse: Any = parse) -> int:
-            value = {**(container.get("limits") or {}), **(container.get("requests") or {})}.get(name, 0)
-            return int(parse(value))
-
-        restartable = peak = 0
-        for container in pod.get("initContainers") or ():
-            if container.get("restartPolicy") == "Always":
-                restartable += amount(container)
-                peak = max(peak, restartable)
-            else:
-                peak = max(peak, restartable + amount(container))
-        totals.append(max(peak, restartable + sum(amount(c) for c in pod.get("containers") or ())))
-    return totals[0], totals[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,14 +52,8 @@ class Placement:
 
 
 def tolerates(shapes: Sequence[PodShape], load: Load) -> bool:
-    """Whether required anti-affinity lets these pods stand on one node. It works both ways: who is repelled repels."""
-    present = [index for index, count in enumerate(load) if count]
-    for index in present:
-        if load[index] > 1 and shapes[index].anti_affinity == "required":
-            return False
-        if any(other != index and shapes[other].name in shapes[index].repels for other in present):
-            return False
-    return True
+    """Whether required anti-affinity, which keeps the copies of one shape apart, lets these pods stand on one node."""
+    return all(count <= 1 or shape.anti_affinity != "required" for count, shape in zip(load, shapes, strict=True))
 
 
 def maximal_loads(shapes: Sequence[PodShape], capacity: NodeCapacity) -> tuple[Load, ...]:
@@ -298,16 +174,6 @@ def _cover(kinds: Sequence[Load], available: Sequence[int], nodes: int, budget: 
         if budget[0] < 0:
             return True
     return False
-
-
-def describe(shapes: Sequence[PodShape], load: Load) -> str:
-    """A load in words: `2 pods of llama-70b (4 GPUs each) and 1 pod of qwen (8 GPUs)`."""
-    parts = []
-    for count, shape in zip(load, shapes, strict=True):
-        if count:
-            gpus = f"{shape.gpus} GPU{'s' if shape.gpus != 1 else ''}"
-            parts.append(f"{count} pod{'s' if count != 1 else ''} of {shape.name} ({gpus}{' each' if count > 1 else ''})")
-    return " and ".join(parts) or "nothing"
 
 
 def amount(resource: str, value: int) -> str:

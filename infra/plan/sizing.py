@@ -6,28 +6,35 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infra.catalog.confidence import model_warnings
 from infra.catalog.names import find_model
+from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
+from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
 from infra.plan.engine import engine_problems, engine_warnings
 from infra.plan.hardware import PoolHardware
 from infra.plan.images import pinned
-from infra.plan.memory.estimate import MemoryEstimate, block_size_refusal, estimate_memory, options_of_engine_args
+from infra.plan.memory.block_size import block_size_refusal
+from infra.plan.memory.estimate import estimate_memory
+from infra.plan.memory.options import EngineOptions, options_of_engine_args
 from infra.plan.memory.profile import engine_memory
+from infra.plan.memory.reasons import memory_reasons
+from infra.plan.memory.types import MemoryEstimate
 from infra.plan.memory.weights import weights_bytes_per_rank
-from infra.plan.parallelism.choice import ParallelismChoice, Verdict, choose
-from infra.plan.placement import PodShape
-from infra.plan.pod_resources import PodNeeds, PodResources, StartupBudget, decide_pod_resources, startup_budget
+from infra.plan.parallelism.choice import ParallelismChoice, choose
+from infra.plan.parallelism.rank import MemoryVerdict
+from infra.plan.parallelism.sizes import Machines, SizeConstraints
+from infra.plan.pod_resources import PodNeeds, PodResources, decide_pod_resources
+from infra.plan.pod_shape import PodShape
+from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
-# Utilisation where the stack file gives none. vLLM's own default is 0.92; on AMD 0.90 leaves room for RCCL and the HIP runtime.
-DEFAULT_UTILIZATION = {"nvidia": 0.92, "amd": 0.90}
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
-IMAGE_PINS = {"nvidia": "vllm-nvidia", "amd": "vllm-amd"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +79,6 @@ class EqualModels:
             path=path,
             model=model,
             hardware=hardware,
-            pod_shape=replace(known.pod_shape, name=model.name, path=path),
             warnings=tuple(replace(warning, path=path + warning.path.removeprefix(known.path)) for warning in known.warnings),
         )
 
@@ -87,7 +93,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
         if refusal is not None:
             raise PlanError.one("BlockSize", f"{path}.blockSize", refusal)
-    utilization = model.gpu_memory_utilization or DEFAULT_UTILIZATION[hardware.accelerator.vendor]
+    utilization = model.gpu_memory_utilization or vendors()[hardware.accelerator.vendor].gpu_memory_utilization
     sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
     max_model_len, length_reason, choice = sizer.choose(path)
     if choice.pods_per_replica > 1 and choice.data_parallel_size > 1:
@@ -96,12 +102,11 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
             f"{path}.dataParallelSize",
             f"is {choice.data_parallel_size} over {choice.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
         )
-    memory = sizer.estimate(
-        max_model_len, choice.tensor_parallel_size, choice.pipeline_parallel_size, choice.data_parallel_size, choice.expert_parallel
-    )
+    memory = sizer.estimate(max_model_len, choice.size.parallel)
+    memory_sentences = memory_reasons(memory)
     if not memory.fits:
         raise PlanError.one(
-            "DoesNotFit", path, f"{model.model or model.name} does not fit {hardware.accelerator.id}: {'; '.join(memory.reasons)}"
+            "DoesNotFit", path, f"{model.model or model.name} does not fit {hardware.accelerator.id}: {'; '.join(memory_sentences)}"
         )
     checkpoint_bytes = _checkpoint_bytes(architecture, model)
     resources = _resources(model, path, hardware, choice, checkpoint_bytes)
@@ -128,11 +133,11 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         startup=budget,
         max_surge=surge,
         max_unavailable=unavailable,
-        image=model.image or pinned(IMAGE_PINS[hardware.accelerator.vendor], mirror=None),
+        image=model.image or pinned(vendors()[hardware.accelerator.vendor].engine_pin, mirror=None),
         vllm_version=engine_memory(None).version,
-        pod_shape=_pod_shape(model, path, hardware, choice, resources, surge),
-        reasons=(*choice.reasons, length_reason, *memory.reasons, *resources.reasons, strategy_reason, *budget.reasons),
-        warnings=(*engine_warnings(model, path), *resources.warnings, *choice.warnings),
+        pod_shape=_pod_shape(model, hardware, choice, resources, surge),
+        reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, strategy_reason, *budget.reasons),
+        warnings=(*engine_warnings(model, path), *_fact_warnings(model, path), *resources.warnings, *choice.warnings),
     )
 
 
@@ -140,6 +145,11 @@ def _architecture(model: Model, path: str) -> Architecture:
     if model.model_config_json is not None:
         return from_config_json(model.model_config_json, name=model.model or model.name, path=f"{path}.modelConfig")
     return architecture_of(find_model(model.model or "", f"{path}.model"))
+
+
+def _fact_warnings(model: Model, path: str) -> tuple[Diagnosis, ...]:
+    """Of a model whose facts are the catalog's."""
+    return () if model.model_config_json is not None else model_warnings(find_model(model.model or ""), f"{path}.model")
 
 
 def _checkpoint_bytes(architecture: Architecture, model: Model) -> int:
@@ -156,13 +166,9 @@ class _Sizer:
     hardware: PoolHardware
     utilization: float
 
-    def estimate(self, max_model_len: int, tensor: int, pipeline: int, data: int, experts: bool) -> MemoryEstimate:
+    def estimate(self, max_model_len: int, sizes: ParallelSizes) -> MemoryEstimate:
         model = self.model
-        return estimate_memory(
-            self.architecture,
-            self.hardware.accelerator,
-            tensor_parallel_size=tensor,
-            pipeline_parallel_size=pipeline,
+        options = EngineOptions(
             gpu_memory_utilization=self.utilization,
             max_model_len=max_model_len,
             max_num_seqs=model.max_num_seqs,
@@ -171,10 +177,9 @@ class _Sizer:
             dtype=model.dtype,
             quantization=model.quantization,
             kv_cache_dtype=model.kv_cache_dtype,
-            expert_parallel=experts,
-            data_parallel_size=data,
             **options_of_engine_args(model.engine_args),
         )
+        return estimate_memory(self.architecture, self.hardware.accelerator, sizes, options)
 
     def choose(self, path: str) -> tuple[int, str, ParallelismChoice]:
         """The context, why it is that, and the split: the user's context, or the longest of the model's that fits for certain."""
@@ -213,13 +218,7 @@ class _Sizer:
         model, pool = self.model, self.hardware.pool
         # Without NUMA ids of the devices the policy sees CPUs and memory alone, and does not bound the GPUs of a pod.
         single = pool.kubelet.get("topologyManagerPolicy") == "single-numa-node" and self.hardware.reports_numa
-        return choose(
-            self.architecture,
-            self.hardware.shape,
-            self.hardware.accelerator,
-            nodes=len(pool.names_of_nodes),
-            fits=lambda *size: self._verdict(max_model_len, *size),
-            objective=model.objective,
+        constraints = SizeConstraints(
             tensor_parallel_size=model.tensor_parallel_size,
             pipeline_parallel_size=model.pipeline_parallel_size,
             data_parallel_size=model.data_parallel_size,
@@ -229,12 +228,19 @@ class _Sizer:
             pods_per_node=1 if model.pod_anti_affinity == "required" else None,
             gpus_per_numa_node_limit=self.hardware.largest_numa_gpus if single else None,
             max_num_seqs=model.max_num_seqs or DEFAULT_SEQUENCES,
+        )
+        return choose(
+            self.architecture,
+            Machines(shape=self.hardware.shape, accelerator=self.hardware.accelerator, nodes=len(pool.names_of_nodes)),
+            lambda sizes: self._verdict(max_model_len, sizes),
+            constraints,
+            objective=model.objective,
             path=path,
         )
 
-    def _verdict(self, max_model_len: int, *size: Any) -> Verdict:
-        memory = self.estimate(max_model_len, *size)
-        return Verdict(
+    def _verdict(self, max_model_len: int, sizes: ParallelSizes) -> MemoryVerdict:
+        memory = self.estimate(max_model_len, sizes)
+        return MemoryVerdict(
             fits=memory.fits,
             concurrency=memory.concurrency.expected,
             largest_max_model_len=memory.largest_max_model_len,
@@ -306,12 +312,8 @@ def _strategy(model: Model) -> tuple[int, int, str]:
     )
 
 
-def _pod_shape(
-    model: Model, path: str, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int
-) -> PodShape:
+def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int) -> PodShape:
     return PodShape(
-        name=model.name,
-        path=path,
         gpus=choice.gpus_per_pod,
         cpu=resources.cpu,
         memory_bytes=resources.memory_bytes,

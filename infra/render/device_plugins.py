@@ -104,7 +104,8 @@ def _amd(plan: ClusterPlan, pool: PoolPlan, stack: str) -> tuple[Manifest, ...]:
     container = {
         "name": "device-plugin",
         "image": pool.device_plugin.image,
-        # AMD's image has a command and no entry point: arguments alone would replace it. /root is the working directory of that image.
+        # AMD's image has a command and no entry point: arguments alone would replace it. /root is the working directory of that
+        # image.
         "command": ["/root/k8s-device-plugin"],
         # pulse 0: the plugin's own health check opens /dev/kfd and would need a privileged container.
         "args": ["-logtostderr=true", "-pulse=0", "-resource_naming_strategy=single"],

@@ -1,7 +1,9 @@
-"""The answer of `fit` as a table that is read at a glance."""
+"""A memory estimate as a table that is read at a glance."""
 
 from __future__ import annotations
 
+from infra.diagnosis import Diagnosis
+from infra.plan.memory.reasons import memory_reasons
 from infra.plan.memory.types import MemoryEstimate
 from infra.units import GIB, KIB
 
@@ -9,21 +11,24 @@ BAR_WIDTH = 40
 _VERDICTS = {"fits": "FITS", "marginal": "MARGINAL", "refused": "DOES NOT FIT"}
 
 
-def fit_table(estimate: MemoryEstimate, sizes: tuple[str, ...]) -> list[str]:
-    """The lines: verdict, bars of where a GPU's memory goes, what the cache holds, and the reasons."""
-    size = f"tensor parallel {estimate.tensor_parallel_size} x pipeline parallel {estimate.pipeline_parallel_size}"
-    version = dict(estimate.options)["vllm_version"] or estimate.engine.version
-    return [
+def fit_as_text(estimate: MemoryEstimate, size_reasons: tuple[str, ...], warnings: tuple[Diagnosis, ...] = ()) -> str:
+    """Verdict, bars of where a GPU's memory goes, what the cache holds, and the reasons."""
+    sizes, reasons = estimate.sizes, memory_reasons(estimate)
+    size = f"tensor parallel {sizes.tensor_parallel_size} x pipeline parallel {sizes.pipeline_parallel_size}"
+    version = estimate.options.vllm_version or estimate.engine.version
+    lines = [
         f"{estimate.architecture.name} on {estimate.accelerator.id}, {size}, vLLM {version}",
         "",
-        f"  {_VERDICTS[estimate.verdict]}  {estimate.reasons[0].split(': ', 1)[1]}",
+        f"  {_VERDICTS[estimate.verdict]}  {reasons[0].split(': ', 1)[1]}",
         "",
         *_bars(estimate),
         "",
         *_capacity(estimate),
         "",
-        *(f"  - {reason}" for reason in (*estimate.reasons[1:], *sizes)),
+        *(f"  - {reason}" for reason in (*reasons[1:], *size_reasons)),
+        *(f"warning: {warning}" for warning in warnings),
     ]
+    return "\n".join(lines)
 
 
 def _bars(estimate: MemoryEstimate) -> list[str]:
@@ -36,7 +41,9 @@ def _bars(estimate: MemoryEstimate) -> list[str]:
         ("KV cache", max(0.0, estimate.available.expected)),
         ("beside the budget", estimate.total_bytes - estimate.requested.expected),
     ]
-    lines = [f"  of {estimate.total_bytes / GIB:.2f} GiB a GPU{'' if estimate.gpus == 1 else ', on the fullest rank'}        GiB"]
+    lines = [
+        f"  of {estimate.total_bytes / GIB:.2f} GiB a GPU{'' if estimate.sizes.gpus == 1 else ', on the fullest rank'}        GiB"
+    ]
     for name, size in parts:
         bar = "#" * min(BAR_WIDTH, round(BAR_WIDTH * max(0.0, size) / estimate.total_bytes))
         lines.append(f"  {name:<20}{size / GIB:>9.2f}  {bar}".rstrip())

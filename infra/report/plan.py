@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.plan.model import ClusterPlan, ModelPlan, NumaNodePlan, PoolPlan, Slot, SlotGroup
+from infra.report.fit import memory_as_json
 from infra.units import GIB, format_bytes, format_cpu_list, format_gib
 
 
@@ -80,7 +81,7 @@ def _model_json(model: ModelPlan) -> dict[str, Any]:
             "cpusPerNumaNode": {str(node): count for node, count in binding.cpus_per_numa_node.items()},
             "memoryNodes": list(binding.memory_nodes),
         },
-        "memory": model.memory.estimate.as_json(),
+        "memory": memory_as_json(model.memory.estimate),
         "slots": [_slots_json(group) for group in model.placement.slots],
         "reasons": list(model.reasons),
     }

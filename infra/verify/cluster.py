@@ -29,9 +29,6 @@ class NodeCheck:
     pool: str
     checks: Mapping[str, bool | None]
 
-    def as_json(self) -> dict[str, Any]:
-        return {"node": self.node, "pool": self.pool, "checks": dict(self.checks)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
@@ -42,14 +39,6 @@ class Verification:
     @property
     def ok(self) -> bool:
         return not any(finding.severity == "error" for finding in self.findings)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "ok": self.ok,
-            "nodes": [node.as_json() for node in self.nodes],
-            "pods": [pod.as_json() for pod in self.pods],
-            "findings": [finding.as_finding() for finding in self.findings],
-        }
 
 
 def verify_cluster(plan: ClusterPlan, client: Client, *, owner: Mapping[str, str]) -> Verification:

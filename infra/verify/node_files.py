@@ -23,7 +23,7 @@ _WAIT_SECONDS = 120
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFiles:
-    """The text of each file of FILES; missing files are left out. `why` says what kept all of them from being read."""
+    """The text of each file of FILES; missing files are left out. `why`: the reason where none could be read."""
 
     node: str
     texts: Mapping[str, str]
@@ -70,7 +70,7 @@ def reader_pod(node: str, namespace: str, *, images: ImagesPlan, labels: Mapping
 def read_node_files(
     client: Client, nodes: tuple[str, ...], namespace: str, *, images: ImagesPlan, labels: Mapping[str, str]
 ) -> dict[str, NodeFiles]:
-    """The state files of each node; a node that could not be read says why. The reader pods are deleted, come what may."""
+    """The state files of each node; with the reason where a node could not be read. The reader pods are deleted, come what may."""
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         files = pool.map(
             lambda node: _read(client, reader_pod(node, namespace, images=images, labels=labels), node, namespace), nodes

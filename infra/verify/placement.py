@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from infra.diagnosis import Diagnosis
 from infra.outputs.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryManagerState
@@ -50,21 +49,6 @@ class PlacedPod:
     qos_class: str
     slot: int | None
     ok: bool
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "pod": self.pod,
-            "model": self.model,
-            "node": self.node,
-            "numaNodes": list(self.numa_nodes),
-            "gpus": list(self.gpus),
-            "gpusPerNumaNode": {str(numa): count for numa, count in sorted(self.gpus_per_numa_node.items())},
-            "cpus": format_cpu_list(self.cpus),
-            "memoryNuma": list(self.memory_numa),
-            "qosClass": self.qos_class,
-            "slot": self.slot,
-            "ok": self.ok,
-        }
 
 
 def place(

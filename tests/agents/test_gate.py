@@ -98,16 +98,16 @@ def numactl(*, cpus: int = 0, memory: int = 0) -> Any:
 def prepare(
     machine: Machine, wanted: dict[str, Any], environment: dict[str, str] | None = None, **more: Any
 ) -> tuple[list[str], list[str]]:
-    said: list[str] = []
-    command = gate.prepare(wanted, ["vllm", "serve", "/models/m"], environment or {}, machine.root, said.append, **more)
-    return command, said
+    messages: list[str] = []
+    command = gate.prepare(wanted, ["vllm", "serve", "/models/m"], environment or {}, machine.root, messages.append, **more)
+    return command, messages
 
 
 def test_a_pod_in_its_slot_starts_vllm_unchanged(tmp_path: Path) -> None:
     machine = Machine(tmp_path, cpus="1-16,113-128", memory="0").nvidia(range(4))
-    command, said = prepare(machine, plan())
+    command, messages = prepare(machine, plan())
     assert command == ["vllm", "serve", "/models/m"]
-    assert said[0].startswith("CPUs 1-16,113-128, memory nodes 0, GPUs 0000:1b:00.0 on node 0")
+    assert messages[0].startswith("CPUs 1-16,113-128, memory nodes 0, GPUs 0000:1b:00.0 on node 0")
 
 
 def test_cpus_of_the_other_numa_node_are_refused_with_all_three_places(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_a_missing_gpu_is_refused(tmp_path: Path) -> None:
 
 def test_warn_says_it_and_starts(tmp_path: Path) -> None:
     machine = Machine(tmp_path, cpus="57-72,169-184", memory="0").nvidia(range(4))
-    command, said = prepare(machine, plan(), {"NUMAWISE_GATE": "warn"})
+    command, messages = prepare(machine, plan(), {"NUMAWISE_GATE": "warn"})
     assert command == ["vllm", "serve", "/models/m"]
-    assert said[-1].startswith("warning: GPUs lie on NUMA nodes 0, CPUs on 1")
+    assert messages[-1].startswith("warning: GPUs lie on NUMA nodes 0, CPUs on 1")
 
 
 def test_with_cdi_the_device_files_tell_which_gpus_are_ours(tmp_path: Path) -> None:
@@ -163,11 +163,11 @@ def test_gpus_without_numa_node_cannot_be_judged(tmp_path: Path) -> None:
 def test_ranks_are_bound_by_the_devices_really_given(tmp_path: Path) -> None:
     machine = Machine(tmp_path, cpus="1-12,57-68,113-124,169-180", memory="0-1").nvidia(range(8), numa_node=lambda i: 1 - i // 4)
     run = numactl()
-    command, said = prepare(machine, whole_node(), run=run, which=lambda _: "/usr/bin/numactl")
+    command, messages = prepare(machine, whole_node(), run=run, which=lambda _: "/usr/bin/numactl")
     assert command[3:] == ["--numa-bind", "--numa-bind-nodes", "1", "1", "1", "1", "0", "0", "0", "0"]
     assert ["numactl", "--cpunodebind=0", "true"] in run.calls
     assert ["numactl", "--cpunodebind=1", "true"] in run.calls
-    assert said[-1] == "ranks 0-7 are bound to NUMA nodes 1 1 1 1 0 0 0 0"
+    assert messages[-1] == "ranks 0-7 are bound to NUMA nodes 1 1 1 1 0 0 0 0"
 
 
 def test_amd_ranks_follow_the_kfd_order_not_the_render_nodes(tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_a_binding_that_fails_is_refused_with_what_numactl_says(tmp_path: Path) 
 
 def test_refused_memory_binding_is_said_and_cpus_stay_bound(tmp_path: Path) -> None:
     machine = Machine(tmp_path, cpus="1-12,57-68,113-124,169-180", memory="0-1").nvidia(range(8))
-    command, said = prepare(machine, whole_node(), run=numactl(memory=1), which=lambda _: "numactl")
+    command, messages = prepare(machine, whole_node(), run=numactl(memory=1), which=lambda _: "numactl")
     assert "--numa-bind" in command
-    assert any("memory cannot be bound" in line for line in said)
+    assert any("memory cannot be bound" in line for line in messages)
 
 
 @pytest.mark.parametrize(

@@ -65,15 +65,15 @@ def decide(pods: list[dict[str, Any]], *nodes: dict[str, Any], now: float = NOW)
 
 
 def test_a_storm_takes_the_node_out_of_the_models_reach_and_keeps_one_pod_as_evidence() -> None:
-    changes, deletions, said = decide([pod(i, age=10 - i) for i in range(5)])
+    changes, deletions, messages = decide([pod(i, age=10 - i) for i in range(5)])
     assert changes["gpu-a"]["patch"]["labels"] == {LABEL: None}
     assert deletions == [("inference", f"llama-{i}") for i in range(4)]
-    assert said == ["gpu-a refused 5 pods in 60 s (TopologyAffinityError): no model pod goes there for 60 s"]
+    assert messages == ["gpu-a refused 5 pods in 60 s (TopologyAffinityError): no model pod goes there for 60 s"]
 
 
 def test_two_refusals_are_no_storm() -> None:
-    changes, deletions, said = decide([pod(0, age=3), pod(1, age=1)])
-    assert (changes, said) == ({}, [])
+    changes, deletions, messages = decide([pod(0, age=3), pod(1, age=1)])
+    assert (changes, messages) == ({}, [])
     assert deletions == [("inference", "llama-0")]
 
 
@@ -105,16 +105,16 @@ def test_every_refusal_of_a_kubelet_counts_whatever_its_reason(reason: str) -> N
 
 
 def test_a_paused_node_is_not_paused_again_but_its_pods_are_cleaned_up() -> None:
-    changes, deletions, said = decide([pod(i) for i in range(4)], node(labelled=False, note={"until": NOW + 50, "storms": 1}))
-    assert (changes, said) == ({}, [])
+    changes, deletions, messages = decide([pod(i) for i in range(4)], node(labelled=False, note={"until": NOW + 50, "storms": 1}))
+    assert (changes, messages) == ({}, [])
     assert len(deletions) == 3
 
 
 def test_the_label_comes_back_once_the_delay_is_over_and_the_devices_are_there() -> None:
     note = {"until": NOW - 1, "storms": 2}
-    changes, _, said = decide([], node(labelled=False, note=note))
+    changes, _, messages = decide([], node(labelled=False, note=note))
     assert changes == {"gpu-a": {"labels": PLAN["nodes"]["gpu-a"]["labels"]}}
-    assert said == ["gpu-a is Ready with 8 nvidia.com/gpu: model pods may go there again"]
+    assert messages == ["gpu-a is Ready with 8 nvidia.com/gpu: model pods may go there again"]
 
 
 @pytest.mark.parametrize("state", [{"is_ready": False}, {"devices": 7}, {"devices": 0}])
@@ -191,14 +191,14 @@ def server() -> Iterator[Any]:
 
 def test_a_round_takes_the_label_off_before_it_deletes(server: Any) -> None:
     api, asked = server
-    said: list[str] = []
-    guard.run_once(PLAN, api, NOW, said.append)
+    messages: list[str] = []
+    guard.run_once(PLAN, api, NOW, messages.append)
     changing = [(method, path, kind) for method, path, _, kind in asked if method != "GET"]
     assert changing[0] == ("PATCH", "/api/v1/nodes/gpu-a?fieldManager=numawise-guard", "application/merge-patch+json")
     assert [path for _, path, _ in changing[1:]] == [f"/api/v1/namespaces/inference/pods/llama-{i}" for i in range(3)]
     patched = next(body for method, _, body, _ in asked if method == "PATCH")
     assert patched["metadata"]["labels"] == {LABEL: None}
-    assert said[-1] == "deleted 3 refused pods"
+    assert messages[-1] == "deleted 3 refused pods"
 
 
 def test_the_label_is_put_back_under_the_engines_name(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,48 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from infra.catalog import pinned_image
-from infra.catalog.accelerators import read_accelerator
-from infra.catalog.load import (
-    DATA,
-    accelerators,
-    engine_facts,
-    models,
-    parse_yaml,
-    pins,
-    read_document,
-    read_entries,
-    read_model,
-    read_pin,
-    shapes,
-)
-from infra.catalog.shapes import read_shape
+from infra.catalog.entries import DATA, Entries, as_it_is, document_of
+from infra.catalog.load import accelerators, catalog_problems, engine_facts, models, pins, shapes
+from infra.catalog.reading import parse_yaml
+from infra.catalog.shapes import ShapeEntry, resolve_shape
+from infra.catalog.types import Accelerator, Model, Pin, Vendor
+from infra.catalog.vendors import VendorFacts, vendors
 from infra.errors import ConfigError
 
-FILES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "accelerators.yaml": ("accelerators", read_accelerator),
-    "shapes.yaml": ("shapes", read_shape),
-    "models.yaml": ("models", read_model),
-    "pins.yaml": ("pins", read_pin),
+FILES: dict[str, tuple[str, Any, Callable[..., Any]]] = {
+    "accelerators.yaml": ("accelerators", Accelerator, as_it_is),
+    "shapes.yaml": ("shapes", ShapeEntry, resolve_shape),
+    "models.yaml": ("models", Model, as_it_is),
+    "pins.yaml": ("pins", Pin, as_it_is),
+    "vendors.yaml": ("vendors", VendorFacts, as_it_is),
 }
 
 
 def changed(tmp_path: Path, name: str, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> ConfigError:
-    """What the reader says of the file with its first entry changed."""
-    key, read = FILES[name]
+    """What is said of the file with its first entry changed."""
+    key, model, resolve = FILES[name]
     document = parse_yaml((DATA / name).read_bytes(), name)
     document[key] = document[key][:2]
     change(document, document[key][0])
     path = tmp_path / name
     path.write_text(yaml.dump(document, Dumper=yaml.CSafeDumper))
     with pytest.raises(ConfigError) as error:
-        read_entries(path, key, read)
+        problems = Entries(path, key, model, resolve).problems()
+        assert problems, "the change is accepted"
+        raise ConfigError(problems)
     return error.value
+
+
+def test_the_catalog_as_it_is_has_no_problem() -> None:
+    assert list(catalog_problems()) == []
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -112,7 +110,7 @@ def test_a_file_that_is_no_map_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "list.yaml"
     path.write_text("- 1\n")
     with pytest.raises(ConfigError, match="a map of fields is expected"):
-        read_document(path)
+        document_of(path)
 
 
 def test_the_accelerators_that_the_product_promises_are_there() -> None:
@@ -137,7 +135,7 @@ def test_an_accelerator_does_not_contradict_itself(name: str) -> None:
     if memory.torch_gib is not None and memory.torch_range_gib is not None:
         assert memory.torch_range_gib[0] <= memory.torch_gib <= memory.torch_range_gib[1]
     if accelerator.fabric.kind == "pcie":
-        assert accelerator.fabric.link_gbs is None and not accelerator.fabric.is_fast
+        assert accelerator.fabric.links is None and not accelerator.fabric.is_fast
     for mode in accelerator.partition_modes:
         assert mode.memory_gib is not None and memory.torch_gib is not None
         assert abs(mode.memory_gib * mode.devices - memory.torch_gib) < 0.1
@@ -185,6 +183,12 @@ def test_pins_carry_digests_or_say_that_none_is_known() -> None:
     assert pinned_image("nvidia-device-plugin") == (
         "nvcr.io/nvidia/k8s-device-plugin:v0.20.0@sha256:a61ba9fd8efb82f3a79f877f7580e02c1e8e7593f62473644bc9c79e315c3312"
     )
+
+
+def test_the_program_knows_the_vendors_of_the_table() -> None:
+    assert set(vendors()) == set(get_args(Vendor))
+    for vendor in vendors().values():
+        assert pins()[vendor.device_plugin_pin].kind == pins()[vendor.engine_pin].kind == "image"
 
 
 def test_a_digest_must_be_one(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.catalog.confidence import shape_warnings
 from infra.catalog.load import shapes
-from infra.catalog.machine import devices_of, machine_of, missing_facts, shape_warnings
+from infra.catalog.machine import devices_of, machine_of, missing_facts
 from infra.catalog.shapes import group_into_cores
 from infra.catalog.topology import shape_from_topology
 from infra.errors import ConfigError
@@ -164,4 +165,4 @@ def test_facts_that_are_not_verified_are_told_with_the_command_that_verifies_the
     assert warning.path == "nodePools[0].nodeShape"
     assert warning.message.startswith("numaNodes of dgx-h200 is not verified in the catalog (confidence medium): compare")
     assert "--expect gcp-a3-highgpu-8g" in shape_warnings(shapes()["gcp-a3-highgpu-8g"])[0].message
-    assert shape_from_topology(topology()).provenance.confidence == "high"
+    assert shape_from_topology(topology()).confidence == "high"

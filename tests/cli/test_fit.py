@@ -1,4 +1,4 @@
-"""python -m infra fit: the answer's form, exit status, and what wrong input is told."""
+"""python -m infra fit: the document's form, exit status, and what wrong input is told."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ def messages(document: dict) -> dict[str, str]:
 
 
 def test_the_answer_has_the_promised_keys(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(
+    status, document = fit(
         capsys, "--model", "Llama-3.3-70B-Instruct", "--gpu", "h100-sxm5-80gb", "--tp", "4", "--max-model-len", "32768"
     )
     assert status == 0
-    assert answer["verdict"] == "fits" and answer["fits"] is True
-    assert answer["weightsGib"] == pytest.approx(32.9, abs=0.1)
-    assert answer["kvBytesPerTokenPerGpu"] == 80 * 2 * 2 * 128 * 2
+    assert document["verdict"] == "fits" and document["fits"] is True
+    assert document["weightsGib"] == pytest.approx(32.9, abs=0.1)
+    assert document["kvBytesPerTokenPerGpu"] == 80 * 2 * 2 * 128 * 2
     for key in ("availableKvGib", "kvTokens", "maxConcurrency"):
-        assert answer[key]["low"] < answer[key]["expected"] < answer[key]["high"]
-    assert answer["kvTokens"]["low"] == pytest.approx(
-        answer["availableKvGib"]["low"] * 2**30 / answer["kvBytesPerTokenPerGpu"], abs=200
+        assert document[key]["low"] < document[key]["expected"] < document[key]["high"]
+    assert document["kvTokens"]["low"] == pytest.approx(
+        document["availableKvGib"]["low"] * 2**30 / document["kvBytesPerTokenPerGpu"], abs=200
     )
-    assert answer["maxConcurrency"]["low"] == pytest.approx(answer["kvTokens"]["low"] / 32768, abs=0.01)
-    assert answer["largestMaxModelLen"] == 131072
-    assert answer["validTensorParallelSizes"] == [1, 2, 4, 8]
-    assert all(reason.endswith(".") for reason in answer["reasons"])
+    assert document["maxConcurrency"]["low"] == pytest.approx(document["kvTokens"]["low"] / 32768, abs=0.01)
+    assert document["largestMaxModelLen"] == 131072
+    assert document["validTensorParallelSizes"] == [1, 2, 4, 8]
+    assert all(reason.endswith(".") for reason in document["reasons"])
 
 
 def test_what_does_not_fit_ends_with_status_1_and_says_what_would(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(capsys, "--model", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "NVIDIA H100 80GB HBM3")
+    status, document = fit(capsys, "--model", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "NVIDIA H100 80GB HBM3")
     assert status == 1
-    assert answer["verdict"] == "refused" and answer["fits"] is False
-    assert answer["availableKvGib"]["high"] < 0 and answer["kvTokens"]["high"] == 0
-    text = " ".join(answer["reasons"])
+    assert document["verdict"] == "refused" and document["fits"] is False
+    assert document["availableKvGib"]["high"] < 0 and document["kvTokens"]["high"] == 0
+    text = " ".join(document["reasons"])
     assert "exceed the budget by 63." in text
     assert "the smallest size that fits is 3 GPUs" in text and "without pipeline parallel the smallest is 4 GPUs" in text
 
@@ -74,10 +74,10 @@ def test_a_context_that_is_too_long_is_told_the_longest_one(capsys: pytest.Captu
         "--vllm-version",
         "0.11.0",
     )
-    status, answer = fit(capsys, *arguments, "--max-model-len", "32000")
-    assert status == 1 and answer["verdict"] == "refused"
-    longest = answer["largestMaxModelLen"]
-    assert f"the largest max_model_len that starts for certain is {longest:,}." in answer["reasons"]
+    status, document = fit(capsys, *arguments, "--max-model-len", "32000")
+    assert status == 1 and document["verdict"] == "refused"
+    longest = document["largestMaxModelLen"]
+    assert f"the largest max_model_len that starts for certain is {longest:,}." in document["reasons"]
     assert fit(capsys, *arguments, "--max-model-len", str(longest))[0] == 0
     assert fit(capsys, *arguments, "--max-model-len", str(longest + 200))[0] == 1
 
@@ -94,18 +94,20 @@ def test_a_context_that_is_too_long_is_told_the_longest_one(capsys: pytest.Captu
 def test_a_size_that_vllm_refuses_is_wrong_input_and_names_the_valid_ones(
     capsys: pytest.CaptureFixture[str], model: str, tp: str, valid: list[int]
 ) -> None:
-    status, answer = fit(capsys, "--model", model, "--gpu", "mi300x", "--tp", tp)
+    status, document = fit(capsys, "--model", model, "--gpu", "mi300x", "--tp", tp)
     assert status == 2
-    assert f"Valid tensor parallel sizes: {', '.join(map(str, valid))}." in messages(answer)["--tp"]
+    assert f"Valid tensor parallel sizes: {', '.join(map(str, valid))}." in messages(document)["--tp"]
 
 
 def test_expert_parallel_makes_the_refused_size_possible(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(capsys, "--model", "Qwen/Qwen3-235B-A22B-FP8", "--gpu", "mi300x", "--tp", "8", "--enable-expert-parallel")
-    assert status == 0 and answer["validTensorParallelSizes"] == [1, 2, 4, 8]
+    status, document = fit(
+        capsys, "--model", "Qwen/Qwen3-235B-A22B-FP8", "--gpu", "mi300x", "--tp", "8", "--enable-expert-parallel"
+    )
+    assert status == 0 and document["validTensorParallelSizes"] == [1, 2, 4, 8]
 
 
 def test_everything_wrong_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(
+    status, document = fit(
         capsys,
         "--model",
         "Llama-3.1-8B-Instruct",
@@ -121,33 +123,33 @@ def test_everything_wrong_is_told_at_once(capsys: pytest.CaptureFixture[str]) ->
         "2",
     )
     assert status == 2
-    assert set(messages(answer)) == {"--gpu", "--tp", "--pp", "--max-model-len", "--gpu-memory-utilization"}
+    assert set(messages(document)) == {"--gpu", "--tp", "--pp", "--max-model-len", "--gpu-memory-utilization"}
 
 
 def test_an_ambiguous_gpu_lists_the_candidates(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(capsys, "--model", "Llama-3.1-8B-Instruct", "--gpu", "H100")
+    status, document = fit(capsys, "--model", "Llama-3.1-8B-Instruct", "--gpu", "H100")
     assert status == 2
-    assert all(name in messages(answer)["--gpu"] for name in ("h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl-94gb"))
+    assert all(name in messages(document)["--gpu"] for name in ("h100-sxm5-80gb", "h100-pcie-80gb", "h100-nvl-94gb"))
 
 
 def test_an_unknown_model_gets_the_nearest_name_and_the_way_to_give_its_facts(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(capsys, "--model", "Llama-3.3-70B-Instuct", "--gpu", "mi300x")
+    status, document = fit(capsys, "--model", "Llama-3.3-70B-Instuct", "--gpu", "mi300x")
     assert status == 2
-    assert "Llama-3.3-70B-Instruct" in messages(answer)["--model"] and "modelConfig" in messages(answer)["--model"]
+    assert "Llama-3.3-70B-Instruct" in messages(document)["--model"] and "modelConfig" in messages(document)["--model"]
 
 
 def test_a_gpu_whose_memory_is_not_known_is_not_guessed(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(capsys, "--model", "Llama-3.1-8B-Instruct", "--gpu", "gb300")
+    status, document = fit(capsys, "--model", "Llama-3.1-8B-Instruct", "--gpu", "gb300")
     assert status == 2
-    assert "--gpu-memory-gib" in messages(answer)["--gpu"]
+    assert "--gpu-memory-gib" in messages(document)["--gpu"]
     assert fit(capsys, "--model", "Llama-3.1-8B-Instruct", "--gpu", "gb300", "--gpu-memory-gib", "277")[0] == 0
 
 
 def test_a_gpu_that_the_catalog_does_not_know_is_given_inline(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("--model", "Llama-3.1-8B-Instruct", "--gpu", "NVIDIA GeForce RTX 3090", "--max-model-len", "8192")
     assert fit(capsys, *arguments)[0] == 2
-    status, answer = fit(capsys, *arguments, "--gpu-memory-gib", "23.58", "--gpu-vendor", "nvidia")
-    assert status == 0 and answer["totalGib"] == 23.58
+    status, document = fit(capsys, *arguments, "--gpu-memory-gib", "23.58", "--gpu-vendor", "nvidia")
+    assert status == 0 and document["totalGib"] == 23.58
 
 
 @pytest.mark.parametrize("form", ["config.json", "modelConfig", "stack file"])
@@ -159,10 +161,10 @@ def test_a_model_is_given_by_its_config(capsys: pytest.CaptureFixture[str], tmp_
         document = {"config": {"numawise:cluster": {"models": [{"name": "mine", "modelConfig": LLAMA_70B}]}}}
     file = tmp_path / "model.json"
     file.write_text(json.dumps(document))
-    status, answer = fit(capsys, "--config", str(file), "--gpu", "mi300x", "--tp", "4", "--max-model-len", "8192")
+    status, document = fit(capsys, "--config", str(file), "--gpu", "mi300x", "--tp", "4", "--max-model-len", "8192")
     assert status == 0
-    assert answer["weightsGib"] == pytest.approx(32.9, abs=0.1)
-    assert answer["kvBytesPerTokenPerGpu"] == 81920
+    assert document["weightsGib"] == pytest.approx(32.9, abs=0.1)
+    assert document["kvBytesPerTokenPerGpu"] == 81920
 
 
 def test_sizes_of_the_file_count_and_the_command_line_wins(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -172,10 +174,10 @@ def test_sizes_of_the_file_count_and_the_command_line_wins(capsys: pytest.Captur
             {"modelConfig": LLAMA_70B, "gpu": "mi300x", "tensorParallelSize": 4, "maxModelLen": 8192, "gpuMemoryUtilization": 0.9}
         )
     )
-    _, answer = fit(capsys, "--config", str(file))
-    assert (answer["tensorParallelSize"], answer["maxModelLen"], answer["gpuMemoryUtilization"]) == (4, 8192, 0.9)
-    _, answer = fit(capsys, "--config", str(file), "--tp", "2")
-    assert answer["tensorParallelSize"] == 2
+    _, document = fit(capsys, "--config", str(file))
+    assert (document["tensorParallelSize"], document["maxModelLen"], document["gpuMemoryUtilization"]) == (4, 8192, 0.9)
+    _, document = fit(capsys, "--config", str(file), "--tp", "2")
+    assert document["tensorParallelSize"] == 2
 
 
 def test_a_model_of_a_stack_file_is_asked_on_its_own_pool(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -185,8 +187,8 @@ def test_a_model_of_a_stack_file_is_asked_on_its_own_pool(capsys: pytest.Capture
     file.write_text(json.dumps({"config": {"numawise:cluster": {"nodePools": pools, "models": listed}}}))
     assert fit(capsys, "--config", str(file), "--model", "one")[1]["gpu"] == "h100-sxm5-80gb"
     assert fit(capsys, "--config", str(file), "--model", "two")[1]["gpu"] == "mi300x"
-    status, answer = fit(capsys, "--config", str(file))
-    assert status == 2 and "has one, two; choose one with --model" in messages(answer)[f"{file}.models"]
+    status, document = fit(capsys, "--config", str(file))
+    assert status == 2 and "has one, two; choose one with --model" in messages(document)[f"{file}.models"]
 
 
 @pytest.mark.parametrize(
@@ -205,16 +207,18 @@ def test_a_file_without_the_facts_is_wrong_input(
 ) -> None:
     file = tmp_path / "model.yaml"
     file.write_text(content)
-    status, answer = fit(capsys, "--config", str(file), "--gpu", "l4")
+    status, document = fit(capsys, "--config", str(file), "--gpu", "l4")
     assert status == 2
-    assert path.replace("{file}", str(file)) in messages(answer)
+    assert path.replace("{file}", str(file)) in messages(document)
 
 
 def test_amd_cards_get_the_same_answer_with_blocks_by_context(capsys: pytest.CaptureFixture[str]) -> None:
     for length, block in (("8192", 16), ("65536", 32), ("131072", 64)):
-        status, answer = fit(capsys, "--model", "Llama-3.3-70B-Instruct", "--gpu", "MI300X", "--tp", "2", "--max-model-len", length)
-        assert status == 0 and answer["blockSize"] == block
-        assert answer["nonTorchGib"]["expected"] >= 1
+        status, document = fit(
+            capsys, "--model", "Llama-3.3-70B-Instruct", "--gpu", "MI300X", "--tp", "2", "--max-model-len", length
+        )
+        assert status == 0 and document["blockSize"] == block
+        assert document["nonTorchGib"]["expected"] >= 1
 
 
 def test_the_default_utilisation_is_that_of_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,8 +228,8 @@ def test_the_default_utilisation_is_that_of_the_version(capsys: pytest.CaptureFi
 
 
 def test_more_than_the_free_memory_is_not_promised(capsys: pytest.CaptureFixture[str]) -> None:
-    status, answer = fit(capsys, "--model", "Qwen/Qwen3-8B", "--gpu", "l40s", "--gpu-memory-utilization", "1.0")
-    assert status == 1 and "free at start, so use at most 0.98" in answer["reasons"][0]
+    status, document = fit(capsys, "--model", "Qwen/Qwen3-8B", "--gpu", "l40s", "--gpu-memory-utilization", "1.0")
+    assert status == 1 and "free at start, so use at most 0.98" in document["reasons"][0]
 
 
 def test_lengths_are_read_as_vllm_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,6 +277,6 @@ def test_what_is_missing_is_drawn_too(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_block_size_that_no_backend_takes_is_wrong_input(
     capsys: pytest.CaptureFixture[str], model: str, gpu: str, size: str, status: int
 ) -> None:
-    found, answer = fit(capsys, "--model", model, "--gpu", gpu, "--block-size", size, "--max-model-len", "4096")
+    found, document = fit(capsys, "--model", model, "--gpu", gpu, "--block-size", size, "--max-model-len", "4096")
     assert found == status
-    assert status == 0 or "--block-size" in messages(answer)
+    assert status == 0 or "--block-size" in messages(document)

@@ -41,11 +41,11 @@ def test_a_secret_of_the_stack_is_referred_to_and_its_value_nowhere(tmp_path: Pa
 def test_json_lists_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert main(["render", "--config", stack_file(tmp_path, small_document()), "--out", str(out), "--format", "json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["files"] == sorted(
+    document = json.loads(capsys.readouterr().out)
+    assert document["files"] == sorted(
         str(path.relative_to(out)) for path in out.rglob("*") if path.is_file() and path.name[0] != "."
     )
-    assert answer["removed"] == []
+    assert document["removed"] == []
 
 
 def test_a_plan_that_cannot_be_made_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

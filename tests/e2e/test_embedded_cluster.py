@@ -235,6 +235,18 @@ def test_a_reboot_with_another_mem_total_leaves_the_kubelet_dead_until_its_state
     assert status["nodeInfo"]["bootID"] != boot
 
 
+def test_another_base_configuration_is_taken_up_without_the_old_managers_state(cluster: EmbeddedCluster) -> None:
+    """A kubelet refuses to start on the state of another policy: whoever changes the base file removes it."""
+    machines = json.loads(cluster.layout.machine_set.read_text())
+    unmanaged = json.loads(json.dumps(machines))
+    unmanaged["nodes"][1]["kubelet"] = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
+    for machine_set, policy in ((unmanaged, "None"), (machines, "Static")):
+        cluster.up(machine_set)
+        running = cluster.api.get("/api/v1/nodes/gpu-b/proxy/configz")["kubeletconfig"]
+        assert running["memoryManagerPolicy"] == policy
+        assert state_of(cluster, "gpu-b")["memory_manager_state"]["policyName"] == policy
+
+
 def test_after_a_reboot_gpu_pods_are_refused_until_the_device_plugin_is_back(cluster: EmbeddedCluster) -> None:
     machines = json.loads(cluster.layout.machine_set.read_text())
     late = json.loads(json.dumps(machines))
@@ -316,7 +328,9 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(cluster: EmbeddedCluster) -
 
 def test_an_interrupted_up_is_gone_on_with(cluster: EmbeddedCluster) -> None:
     cluster.run("down")
-    started = subprocess.Popen([sys.executable, "-m", "tools.cluster", "--state", str(cluster.layout.root), "up"], cwd=ROOT)
+    command = [sys.executable, "-m", "tools.cluster", "--state", str(cluster.layout.root), "up"]
+    # Under nohup or in the background SIGINT is ignored, and a child would inherit that.
+    started = subprocess.Popen(command, cwd=ROOT, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     wait_for(lambda: processes.running(cluster.layout, "kube-apiserver"))
     started.send_signal(signal.SIGINT)
     assert started.wait(30) == 130

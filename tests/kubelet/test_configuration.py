@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from infra.kubelet import Kubelet, KubeletRefuses
-from infra.kubelet.configuration.decode import load, parse_duration
+from infra.kubelet.configuration.decode import load
+from infra.kubelet.configuration.go_types import parse_duration
 from infra.kubelet.configuration.validate import parse_cpu_set
 from infra.kubelet.quantity import format_quantity, parse_quantity
 from tests.kubelet.build import configuration, machine, static_memory

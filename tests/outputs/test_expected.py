@@ -44,17 +44,17 @@ def test_a_cut_report_is_compared_as_far_as_it_goes():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [
         (lambda t: re.sub(r"NV18", "NV17", t.replace("GPU3\tNV18", "GPU3\tNV18")), "all GPUs have 17 NVLinks and 18 are expected"),
         (lambda t: swap_pair(t, 2, 5, "NV9"), "GPUs 2-5 have 9 NVLinks and 18 are expected"),
         (lambda t: swap_pair(t, 0, 7, "SYS"), "GPUs 0-7 are joined by SYS and should be by NVLink"),
     ],
 )
-def test_a_link_that_is_down_is_told_with_its_pair(change, said):
+def test_a_link_that_is_down_is_told_with_its_pair(change, sentence):
     found = against("dgx-h100", change(fixture(DGX)))
     assert not found.holds
-    assert any(said in difference.message for difference in found.differences)
+    assert any(sentence in difference.message for difference in found.differences)
 
 
 def swap_pair(text: str, a: int, b: int, cell: str) -> str:

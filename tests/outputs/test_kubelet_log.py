@@ -59,7 +59,7 @@ def test_the_changed_memory_size_replaces_the_general_sentence():
 
 
 @pytest.mark.parametrize(
-    ("err", "code", "said"),
+    ("err", "code", "sentence"),
     [
         (
             '[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"',
@@ -90,10 +90,10 @@ def test_the_changed_memory_size_replaces_the_general_sentence():
         ('running with swap on is not supported, please disable swap or set --fail-swap-on flag to false"', "SwapOn", "swapoff"),
     ],
 )  # fmt: skip
-def test_each_start_error_is_explained_with_its_numbers(err, code, said):
+def test_each_start_error_is_explained_with_its_numbers(err, code, sentence):
     (finding,) = explain_kubelet_log(START + err)
     assert (finding.code, finding.severity) == (code, "error")
-    assert said in finding.sentence
+    assert sentence in finding.sentence
 
 
 def test_an_unknown_start_error_is_quoted_rather_than_dropped():

@@ -17,9 +17,9 @@ import pytest
 
 from infra.errors import NumawiseError
 from infra.outputs.inputs import one_machine, reports_in
-from infra.outputs.machine import document, machines
+from infra.outputs.machine import machines
 from infra.outputs.reading import Report
-from infra.report.topology_text import machine_text
+from infra.report.topology import machine_text, topology_as_json
 from tests.outputs.mutations import damage
 
 HERE = Path(__file__).parent
@@ -70,7 +70,7 @@ def check(kind: str, count: int) -> None:
             continue
         read += 1
         for machine in machines(reports):
-            json.dumps(document(machine))
+            json.dumps(topology_as_json(machine))
             assert machine_text(machine), label
         try:
             one_machine(reports, source="it")

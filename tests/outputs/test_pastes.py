@@ -11,7 +11,7 @@ import pytest
 
 from infra.errors import ConfigError
 from infra.outputs.inputs import one_machine, reports_in
-from infra.outputs.machine import document
+from infra.report.topology import topology_as_json
 
 HERE = Path(__file__).parent
 EXPECTED = json.loads((HERE / "expected.json").read_text())
@@ -73,7 +73,7 @@ SQUEEZED: dict[str, Callable[[str], bytes]] = {
 
 
 def read(raw: bytes) -> dict:
-    return document(one_machine(reports_in(raw, path="it"), source="it"))
+    return topology_as_json(one_machine(reports_in(raw, path="it"), source="it"))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -409,23 +409,23 @@ def test_the_names_of_several_machines_are_told():
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "sentence"),
     [
         (("nv14-2x3090-NV4.txt", "nv54-query-h100.csv"), "shows 2 GPUs and nvidia-smi-query 8"),
         (("lscpu-xeon8480c.txt", "numactl-mi300a-4node.txt"), "lscpu shows 2 NUMA nodes and numactl 4"),
         (("lscpu-xeon8480c.txt", "nv07-dgx-a100-nps4-10nic.txt"), "NUMA node 7"),
     ],
 )
-def test_outputs_that_contradict_each_other_are_refused_with_both_numbers(names, said):
+def test_outputs_that_contradict_each_other_are_refused_with_both_numbers(names, sentence):
     with pytest.raises(ConfigError) as caught:
         read(joined(*names))
     (problem,) = caught.value.problems
     assert problem.code == "Contradiction"
-    assert said in problem.message
+    assert sentence in problem.message
 
 
 @pytest.mark.parametrize(
-    ("raw", "code", "said"),
+    ("raw", "code", "sentence"),
     [
         (b"", "EmptyInput", "empty"),
         (b" \n\t\n", "EmptyInput", "blanks only"),
@@ -444,11 +444,11 @@ def test_outputs_that_contradict_each_other_are_refused_with_both_numbers(names,
         (b"<html><body>404</body></html>", "UnknownOutput", "no known output"),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence_that_says_what_it_is(raw, code, said):
+def test_what_cannot_be_read_is_one_sentence_that_says_what_it_is(raw, code, sentence):
     with pytest.raises(ConfigError) as caught:
         read(raw)
     (problem,) = caught.value.problems
     assert problem.code == code
     assert problem.path == "it"
-    assert said in problem.message
+    assert sentence in problem.message
     assert "\n" not in problem.message

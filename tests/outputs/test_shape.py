@@ -15,6 +15,7 @@ from infra.config.pools import InlineTopology
 from infra.errors import ConfigError
 from infra.outputs.inputs import one_machine, reports_in
 from infra.outputs.shape import InlineShape, shape_of
+from infra.report.shape import shape_as_yaml
 
 FIXTURES = Path(__file__).parent / "fixtures"
 DGX = ("nv06b-dgx-h100-12nic-full-ansi.txt", "lscpu-xeon8480c.txt", "numactl-dgxh100-2node.txt", "nv54-query-h100.csv")
@@ -58,7 +59,7 @@ def node(*nodes: tuple[str, int]) -> str:
 
 
 def test_a_dgx_h100_comes_out_as_its_catalog_entry():
-    topology = yaml.safe_load(read(*map(fixture, DGX)).yaml())["topology"]
+    topology = yaml.safe_load(shape_as_yaml(read(*map(fixture, DGX))))["topology"]
     shape, catalog = shape_from_topology(topology), find_shape("dgx-h100")
     assert (shape.accelerator, shape.gpus, shape.threads_per_core) == (catalog.accelerator, catalog.gpus, catalog.threads_per_core)
     assert shape.gpu_numa_nodes == catalog.gpu_numa_nodes
@@ -70,7 +71,7 @@ def test_a_dgx_h100_comes_out_as_its_catalog_entry():
 
 
 def test_the_block_is_what_a_stack_file_takes():
-    text = read(*map(fixture, DGX)).yaml()
+    text = shape_as_yaml(read(*map(fixture, DGX)))
     assert text.startswith(
         'topology:\n  sku: h100-sxm5-80gb\n  threadsPerCore: 2\n  numaNodes:\n    - {cpus: "0-55,112-167", memory: 1006Gi,'
     )
@@ -89,7 +90,7 @@ def test_gb200_keeps_its_nodes_without_cpus():
     assert len(nodes) == 34
     assert [nodes[i]["gpus"] for i in (0, 1, 2)] == [[0, 1], [2, 3], []]
     assert (nodes[2]["cpus"], nodes[2]["memory"], nodes[3]["memory"]) == ("", "184Gi", "0Gi")
-    InlineTopology.model_validate(yaml.safe_load(shape.yaml())["topology"])
+    InlineTopology.model_validate(yaml.safe_load(shape_as_yaml(shape))["topology"])
 
 
 def test_an_amd_node_is_read_from_rocm_smi():
@@ -128,7 +129,7 @@ def test_each_missing_fact_is_told_with_the_output_to_add():
 
 
 @pytest.mark.parametrize(
-    ("texts", "sku", "said"),
+    ("texts", "sku", "sentence"),
     [
         (
             (fixture(DGX[0]), fixture(DGX[1]), fixture(DGX[2]), fixture(DGX[3])),
@@ -143,10 +144,10 @@ def test_each_missing_fact_is_told_with_the_output_to_add():
         ((fixture("nv20-2xa100-noleadtab.txt"), node(("0-15", 64000))), "l40s", "NUMA node 5"),
     ],
 )
-def test_what_contradicts_itself_is_refused(texts, sku, said):
+def test_what_contradicts_itself_is_refused(texts, sku, sentence):
     with pytest.raises(ConfigError) as caught:
         read(*texts, sku=sku)
-    assert said in str(caught.value)
+    assert sentence in str(caught.value)
 
 
 def test_mig_and_mixed_gpus_are_no_shape():
@@ -176,4 +177,4 @@ def test_cut_outputs_are_refused():
 
 def test_every_shape_that_can_be_read_survives_yaml_and_json():
     shape = read(*map(fixture, DGX))
-    assert yaml.safe_load(shape.yaml())["topology"] == json.loads(json.dumps(shape.topology))
+    assert yaml.safe_load(shape_as_yaml(shape))["topology"] == json.loads(json.dumps(shape.topology))

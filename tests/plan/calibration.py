@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from statistics import median
 
-from infra.plan.memory.profile import EngineMemory, Span, engine_memory
+from infra.plan.memory.profile import EngineMemory, engine_memory
+from infra.plan.memory.span import Span
 from infra.units import GIB
 from tests.plan.kv_logs import Start
 
-# What the source code says without any log: a sorted copy, its 64-bit indices and the radix sort's second buffers; or logits, probabilities and noise.
+# What the source code says without any log: a sorted copy, its 64-bit indices and the radix sort's second buffers; or logits,
+# probabilities and noise.
 SORTING_BYTES_BY_SOURCE, TRITON_BYTES_BY_SOURCE = 36.0, 12.0
 HIDDEN_COPIES_BY_SOURCE = 6.0
 BUFFERS_BY_SOURCE_GIB = {"single": 0.2, "linked": 1.0, "unlinked": 0.3}
@@ -61,7 +63,7 @@ def refit(training: Iterable[Start]) -> Callable[[Start], EngineMemory]:
             engine,
             sampler_bytes=Span.exact(median(sampler[sorts(engine)] or [by_source])),
             hidden_copies=Span.exact(median(hidden[engine.engine] or [HIDDEN_COPIES_BY_SOURCE])),
-            buffers={**engine.buffers, vendor: replace(engine.buffers[vendor], **{kind: Span.exact(gib)})},
+            buffers={**engine.buffers, vendor: engine.buffers[vendor].model_copy(update={kind: Span.exact(gib)})},
         )
 
     return engine_of

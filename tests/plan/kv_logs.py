@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from infra.catalog.load import accelerators, parse_yaml
+from infra.catalog.load import accelerators
+from infra.catalog.names import with_memory
+from infra.catalog.reading import parse_yaml
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
 from infra.plan.architecture.reading import from_config_json
 from infra.plan.architecture.types import Architecture
-from infra.plan.memory.estimate import MemoryEstimate, estimate_memory
+from infra.plan.memory.types import MemoryEstimate
 from infra.units import GIB
+from tests.plan.estimates import estimate_of
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "kv-logs"
 AMD_NAMES = ("Radeon", "Hygon")
@@ -61,19 +64,17 @@ class Start:
         name = self.gpu or "not stated"
         known = accelerators().get(name)
         if known is not None:
-            return replace(known, memory=memory)
+            return with_memory(known, memory)
         vendor = "amd" if any(word in name for word in AMD_NAMES) else "nvidia"
         fabric = Fabric(kind="nvlink-switch" if any(word in name for word in LINKED_NAMES) else "pcie")
         return Accelerator(
             id=name,
             vendor=vendor,
             driver_name=name,
-            resource_name=f"{vendor}.com/gpu",
-            label_key="",
-            label_value=None,
             architecture="",
             memory=memory,
             fabric=fabric,
+            confidence="low",
         )
 
     @property
@@ -105,7 +106,7 @@ class Start:
     def estimate(self, **changes: Any) -> MemoryEstimate:
         architecture, accelerator = self.architecture, self.accelerator
         assert architecture is not None and accelerator is not None
-        return estimate_memory(architecture, accelerator, **(self.options | changes))
+        return estimate_of(architecture, accelerator, **(self.options | changes))
 
     def logged_available_gib(self, estimate: MemoryEstimate) -> float | None:
         """The available cache that was printed; else from the tokens or blocks where every layer keeps every token."""

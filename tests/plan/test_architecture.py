@@ -13,29 +13,17 @@ from infra.catalog.load import models
 from infra.catalog.names import find_model
 from infra.errors import ConfigError, NumawiseError
 from infra.plan.architecture.reading import architecture_of, from_config_json
-from infra.plan.memory.kv_cache import kv_cache_spec
+from infra.plan.memory.kv_layout import kv_cache_spec
 from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.units import GIB
-
-LLAMA: dict[str, Any] = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-}
+from tests.plan.small import LLAMA, read
 
 
 def test_the_fields_of_a_plain_model_are_read() -> None:
     model = from_config_json(LLAMA, name="m")
     assert (model.layers, model.hidden, model.heads, model.kv_heads, model.head_dim) == (32, 4096, 32, 8, 128)
     assert model.attention == ("full",) * 32 and model.mlp == ("dense",) * 32
-    assert not model.tied_embeddings and not model.is_moe and not model.is_hybrid
+    assert not model.tied_embeddings and not model.is_moe
 
 
 def test_a_catalog_model_is_read_once() -> None:
@@ -227,3 +215,229 @@ def test_no_config_leads_to_a_traceback(name: str, changes: list[tuple[int, Any]
         kv_cache_spec(read, tensor_parallel_size=2).capacity([GIB], 1000, 100)
     except NumawiseError as error:
         assert error.problems and all(problem.message for problem in error.problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "heads", "kv_heads", "head_dim"),
+    [
+        ({}, 32, 8, 128),
+        ({"num_key_value_heads": None}, 32, 32, 128),
+        ({"num_key_value_heads": None, "multi_query_group_num": 2}, 32, 2, 128),
+        ({"head_dim": 64}, 32, 8, 64),
+        ({"num_attention_heads": None, "n_head": 16}, 16, 8, 256),
+        ({"model_type": "falcon", "multi_query": True}, 32, 1, 128),
+        ({"model_type": "falcon", "multi_query": True, "new_decoder_architecture": True}, 32, 8, 128),
+        ({"model_type": "gpt_bigcode", "multi_query": True}, 32, 1, 128),
+        ({"model_type": "gpt_bigcode", "multi_query": False}, 32, 8, 128),
+        ({"multi_query": True}, 32, 8, 128),
+        ({"model_type": "mamba"}, 32, 1, 128),
+    ],
+)
+def test_heads(changes: dict[str, Any], heads: int, kv_heads: int, head_dim: int) -> None:
+    model = read(**changes)
+    assert (model.heads, model.kv_heads, model.head_dim) == (heads, kv_heads, head_dim)
+
+
+def test_widths_where_layers_differ() -> None:
+    model = read(model_type="gemma4_text", sliding_window=8, global_head_dim=512, num_global_key_value_heads=2, v_head_dim=64)
+    assert (model.head_dim_of("full"), model.head_dim_of("sliding")) == (512, 128)
+    assert (model.kv_heads_of("full"), model.kv_heads_of("sliding")) == (2, 8)
+    assert model.v_head_dim == 64 and read().v_head_dim == 128
+    assert (read().head_dim_of("full"), read().kv_heads_of("full")) == (128, 8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "width"),
+    [
+        ({"model_type": "llama4_text", "intermediate_size_mlp": 16384, "intermediate_size": 8192}, 16384),
+        ({"model_type": "llama4_text", "intermediate_size": 8192}, 8192),
+        ({"model_type": "gpt2", "intermediate_size": None}, 4 * 4096),
+        ({"model_type": "gpt2", "intermediate_size": None, "n_inner": 5000}, 5000),
+        ({"intermediate_size": None, "num_experts": 8, "moe_intermediate_size": 96}, 0),
+    ],
+)
+def test_the_width_of_the_mlp(changes: dict[str, Any], width: int) -> None:
+    assert read(**changes).intermediate == width
+
+
+@pytest.mark.parametrize(
+    ("changes", "window"),
+    [
+        ({"model_type": "mistral", "sliding_window": 4096}, 4096),
+        ({"model_type": "llama4_text", "attention_chunk_size": 8192}, 8192),
+        ({"sliding_window": 4096}, None),
+        ({"model_type": "qwen2", "sliding_window": 8, "layer_types": ["sliding_attention"] * 32}, None),
+        ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "layer_types": ["sliding_attention"] * 32}, 8),
+        ({"model_type": "gpt_oss", "sliding_window": 128}, 128),
+    ],
+)
+def test_the_window(changes: dict[str, Any], window: int | None) -> None:
+    assert read(**changes).sliding_window == window
+
+
+FLAGS = (
+    "gated_mlp",
+    "tied_embeddings",
+    "qkv_bias",
+    "output_bias",
+    "mlp_bias",
+    "lm_head_bias",
+    "output_gate",
+    "attention_sinks",
+    "norm_has_bias",
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "true"),
+    [
+        ({}, {"gated_mlp"}),
+        ({"tie_word_embeddings": True}, {"gated_mlp", "tied_embeddings"}),
+        ({"attention_bias": True}, {"gated_mlp", "qkv_bias", "output_bias"}),
+        ({"mlp_bias": True}, {"gated_mlp", "mlp_bias"}),
+        ({"use_bias": True}, {"gated_mlp", "qkv_bias", "output_bias", "mlp_bias"}),
+        ({"model_type": "qwen2"}, {"gated_mlp", "qkv_bias"}),
+        ({"model_type": "qwen2", "attention_bias": True}, {"gated_mlp", "qkv_bias"}),
+        ({"model_type": "glm4_moe", "attention_bias": True}, {"gated_mlp", "qkv_bias"}),
+        ({"model_type": "qwen3_next"}, {"gated_mlp", "output_gate"}),
+        ({"model_type": "gpt_oss"}, {"gated_mlp", "attention_sinks"}),
+        ({"model_type": "gemma3_text"}, {"gated_mlp", "tied_embeddings"}),
+        ({"model_type": "phi"}, {"tied_embeddings", "qkv_bias", "output_bias", "mlp_bias", "lm_head_bias", "norm_has_bias"}),
+        ({"model_type": "starcoder2", "tie_word_embeddings": False}, {"qkv_bias", "output_bias", "mlp_bias", "norm_has_bias"}),
+        ({"model_type": "whisper", "tie_word_embeddings": False}, {"mlp_bias", "norm_has_bias"}),
+        ({"model_type": "nemotron_h"}, set()),
+    ],
+)
+def test_what_a_model_type_has(changes: dict[str, Any], true: set[str]) -> None:
+    model = read(**changes)
+    assert {flag for flag in FLAGS if getattr(model, flag)} == true
+
+
+@pytest.mark.parametrize(
+    ("model_type", "norms", "query_key_norm"),
+    [
+        ("llama", 2, "none"),
+        ("gemma3_text", 4, "head"),
+        ("glm4", 4, "none"),
+        ("cohere2", 1, "none"),
+        ("qwen3", 2, "head"),
+        ("olmo2", 2, "full"),
+    ],
+)
+def test_norms(model_type: str, norms: int, query_key_norm: str) -> None:
+    model = read(model_type=model_type)
+    assert (model.norms_per_layer, model.qk_norm) == (norms, query_key_norm)
+
+
+def test_a_norm_that_only_some_checkpoints_have() -> None:
+    assert read(model_type="glm4_moe", use_qk_norm=True).qk_norm == "head"
+    assert read(model_type="glm4_moe").qk_norm == "none" and read(use_qk_norm=True).qk_norm == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "learned", "longest"),
+    [
+        ({}, 0, 131072),
+        ({"max_position_embeddings": None}, 0, 0),
+        ({"max_position_embeddings": None, "seq_length": 32768}, 0, 32768),
+        ({"model_type": "opt", "max_position_embeddings": 2048}, 2050, 2048),  # positions begin at 2
+        ({"model_type": "gpt2", "max_position_embeddings": None, "n_positions": 1024}, 1024, 1024),
+        ({"model_type": "gpt_bigcode", "max_position_embeddings": None, "n_positions": 8192}, 8192, 8192),
+        ({"model_type": "whisper", "max_position_embeddings": None, "max_target_positions": 448}, 448, 448),
+        ({"model_type": "opt", "max_position_embeddings": None}, 2, 0),
+    ],
+)
+def test_positions(changes: dict[str, Any], learned: int, longest: int) -> None:
+    model = read(**changes)
+    assert (model.position_embeddings, model.max_position_embeddings) == (learned, longest)
+
+
+@pytest.mark.parametrize(
+    ("changes", "layers", "own"),
+    [
+        ({}, 0, False),
+        ({"num_nextn_predict_layers": 1}, 1, True),
+        ({"num_nextn_predict_layers": 0}, 0, True),
+        ({"model_type": "glm_moe_dsa", "num_nextn_predict_layers": 1}, 1, False),
+        ({"mtp_num_hidden_layers": 2}, 2, False),
+        ({"model_type": "qwen3_next"}, 1, False),
+    ],
+)
+def test_layers_of_multi_token_prediction(changes: dict[str, Any], layers: int, own: bool) -> None:
+    model = read(**changes)
+    assert (model.mtp_layers, model.mtp_own_embeddings) == (layers, own)
+
+
+def test_encoders() -> None:
+    sizes = {"encoder_layers": 3, "encoder_ffn_dim": 5, "num_mel_bins": 7, "max_source_positions": 9}
+    model = read(model_type="whisper", **sizes)
+    assert model.encoder_decoder and not read().encoder_decoder and read(is_encoder_decoder=True).encoder_decoder
+    assert (model.encoder_layers, model.encoder_intermediate, model.encoder_channels, model.encoder_positions) == (3, 5, 7, 9)
+    plain = read()
+    assert (plain.encoder_layers, plain.encoder_intermediate, plain.encoder_channels, plain.encoder_positions) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "dtype", "size"),
+    [
+        ({}, "bfloat16", 2),
+        ({"torch_dtype": None}, "bfloat16", 2),
+        ({"torch_dtype": None, "dtype": "float16"}, "float16", 2),
+        ({"torch_dtype": "torch.float32"}, "float32", 4),
+    ],
+)
+def test_the_dtype_of_a_checkpoint(changes: dict[str, Any], dtype: str, size: int) -> None:
+    model = read(**changes)
+    assert (model.dtype, model.dtype_bytes) == (dtype, size)
+
+
+def test_the_outer_quantisation_goes_before_the_inner_one() -> None:
+    text = {key: value for key, value in LLAMA.items() if key != "architectures"}
+    fp8, awq = {"quant_method": "fp8"}, {"quant_method": "awq"}
+    both = from_config_json({"text_config": {**text, "quantization_config": awq}, "quantization_config": fp8})
+    inner = from_config_json({"text_config": {**text, "quantization_config": awq}})
+    older = from_config_json({**text, "compression_config": awq})
+    methods = [model.quantization.method for model in (both, inner, older) if model.quantization is not None]
+    assert methods == ["fp8", "awq", "awq"]
+
+
+def test_names_and_classes() -> None:
+    assert from_config_json({**LLAMA, "_name_or_path": "org/model"}).name == "org/model"
+    assert from_config_json(LLAMA).name == "llama"
+    untyped = {key: value for key, value in LLAMA.items() if key not in ("model_type", "architectures")}
+    assert (from_config_json(untyped).model_type, from_config_json(untyped).class_name) == ("llama", None)
+    assert not from_config_json(LLAMA, no_pipeline_classes=frozenset({"LlamaForCausalLM"})).supports_pipeline_parallel
+    assert from_config_json(LLAMA, no_pipeline_classes=frozenset({"T5"})).supports_pipeline_parallel
+
+
+def test_experts_count_only_where_a_layer_has_them() -> None:
+    experts = {"num_experts": 8, "moe_intermediate_size": 96}
+    assert read(**experts).is_moe and not read(**experts, moe_layers=[]).is_moe and not read().is_moe
+    assert read(**experts, moe_layers=[]).moe is not None
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "num_hidden_layers",
+        "hidden_size",
+        "num_attention_heads",
+        "vocab_size",
+        "intermediate_size",
+        "num_key_value_heads",
+        "head_dim",
+    ],
+)
+def test_a_size_of_nothing_is_refused(field: str) -> None:
+    if field != "intermediate_size":
+        with pytest.raises(ConfigError, match=f"{field}: is 0; a number from 1"):
+            read(**{field: 0})
+    assert (
+        read(num_hidden_layers=1, hidden_size=1, num_attention_heads=1, vocab_size=1, num_key_value_heads=1, head_dim=1).layers == 1
+    )
+
+
+def test_layers_up_to_the_largest_count_are_read() -> None:
+    assert read(num_hidden_layers=4096).layers == 4096
+    with pytest.raises(ConfigError, match="is 4097; a number from 1 to 4096"):
+        read(num_hidden_layers=4097)

@@ -81,35 +81,35 @@ def test_devices_without_numa_nodes_cannot_be_bound():
 @pytest.mark.parametrize(("threads", "cpus", "each"), [(2, 112, 58), (1, 56, 29), (2, 48, 26), (1, 24, 13)])
 def test_left_out_cpus_are_chosen_so_that_every_rank_can_be_bound(threads, cpus, each):
     decision = decide(node_shape(cpus=cpus, threads=threads), pod_shape(gpus=8, cpu=None, memory=None))
-    bound = decision.bindings["llama-70b"]
+    bound = decision.pods[0].binding
     assert bound is not None
     assert bound.cpus_per_numa_node == {0: each, 1: each}
-    assert decision.pod("llama-70b").cpu == 2 * each
+    assert decision.pods[0].shape.cpu == 2 * each
 
 
 def test_ranks_of_half_an_eight_numa_node_machine_are_bound_wherever_the_pod_lies():
     shape = node_shape(numa_nodes=4, cpus=48, memory="256Gi", gpus=2, name="four")
     decision = decide(shape, pod_shape(gpus=4, cpu=None, memory=None, copies=2, anti_affinity="none"))
-    bound = decision.bindings["llama-70b"]
+    bound = decision.pods[0].binding
     assert bound is not None
     assert bound.numa_node_of_rank == (0, 0, 1, 1)
-    assert [slot.numa_nodes for slot in decision.slots["llama-70b"][0].slots] == [(0, 1), (2, 3)]
-    assert any("the ranks follow their GPUs" in reason for reason in decision.pod_reasons["llama-70b"])
+    assert [slot.numa_nodes for slot in decision.pods[0].slots[0].slots] == [(0, 1), (2, 3)]
+    assert any("the ranks follow their GPUs" in reason for reason in decision.pods[0].reasons)
 
 
 def test_a_user_who_wants_pinned_memory_gets_it_and_the_binding_is_proven_with_it():
     settings = {"memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort"}
     decision = decide(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=None, memory=None), kubelet=settings)
-    bound = decision.bindings["llama-70b"]
+    bound = decision.pods[0].binding
     assert bound is not None
     assert bound.memory_nodes == (0, 1)
-    assert decision.slots["llama-70b"][0].slots[0].memory_numa == (0, 1)
+    assert decision.pods[0].slots[0].slots[0].memory_numa == (0, 1)
 
 
 def test_co_tenants_that_leave_too_few_cpus_cost_the_binding_and_not_the_plan():
     busy = CoTenant.model_validate({"name": "cache", "cpu": "110", "memory": "8Gi"})
     decision = decide(node_shape(), pod_shape(gpus=8, cpu=None, memory=None), co_tenants=(busy,))
-    assert decision.pod("llama-70b").cpu == 20
-    assert decision.kubelet["topologyManagerPolicy"] == "best-effort"
-    assert decision.bindings["llama-70b"] is None
+    assert decision.pods[0].shape.cpu == 20
+    assert decision.kubelet.topology_manager_policy == "best-effort"
+    assert decision.pods[0].binding is None
     assert "RanksNotBound" in {warning.code for warning in decision.warnings}

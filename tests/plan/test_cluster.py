@@ -13,7 +13,7 @@ import pytest
 from infra.config.load import load_stack_file, parse_cluster_document, stack_file
 from infra.errors import NumawiseError
 from infra.plan.cluster import plan_stack
-from infra.plan.model import ClusterPlan, KubeletPlan
+from infra.plan.model import ClusterPlan
 from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
 from infra.units import GIB, parse_bytes, parse_cpu_list
 from tests.support.documents import small_document, with_change
@@ -133,13 +133,6 @@ def test_the_same_input_gives_the_same_plan(local: ClusterPlan) -> None:
 def test_text_and_markdown_name_every_model_and_pool(local: ClusterPlan) -> None:
     for text in (plan_as_text(local, stack="local"), plan_as_markdown(local, stack="local")):
         assert all(name in text for name in ("h100", "mi300x", "llama-70b", "qwen-72b"))
-
-
-def test_the_hash_changes_with_the_configuration_and_with_nothing_else() -> None:
-    first = KubeletPlan(fields={"a": 1, "b": {"c": "x"}}).config_hash
-    assert first == KubeletPlan(fields={"b": {"c": "x"}, "a": 1}).config_hash
-    assert first != KubeletPlan(fields={"a": 1, "b": {"c": "y"}}).config_hash
-    assert len(first) == 12
 
 
 @pytest.mark.parametrize(

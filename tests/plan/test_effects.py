@@ -172,7 +172,7 @@ VALUES: dict[str, list[Any]] = {
     "nodePools[].topology.sku": ["mi325x", "a10"],
     "nodePools[].topology.linkDomains": [[[0, 1], [2, 3]], [[0, 1, 2, 3], [4, 5, 6, 7]]],
     "nodePools[].topology.switchGroups": [[[0, 2], [1, 3]]],
-    "nodePools[].topology.partition": ["CPX_NPS1"],
+    "nodePools[].topology.partition": ["DPX_NPS1"],
     "nodePools[].topology.numaNodes[].cpus": ["0-14,32-46", "0-6,32-38"],
     "nodePools[].topology.numaNodes[].memory": ["400Gi"],
     "nodePools[].topology.numaNodes[].gpus": [[1, 0]],

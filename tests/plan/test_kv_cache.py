@@ -12,7 +12,8 @@ from infra.catalog.names import find_model
 from infra.errors import ConfigError
 from infra.plan.architecture.reading import architecture_of
 from infra.plan.architecture.types import Architecture
-from infra.plan.memory.kv_cache import in_flight_tokens, kv_cache_spec
+from infra.plan.memory.kv_cache import in_flight_tokens
+from infra.plan.memory.kv_layout import kv_cache_spec
 from infra.units import GIB
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 
 from infra.catalog.load import accelerators, models
-from infra.catalog.names import find_accelerator, find_model
+from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import AcceleratorMemory
 from infra.errors import ConfigError, PlanError
 from infra.plan.architecture.reading import architecture_of
-from infra.plan.memory.estimate import default_block_size, estimate_memory, options_of_engine_args
-from infra.plan.memory.profile import Span, engine_memory, version_key
-from infra.plan.memory.sizes import fitting_sizes, smallest_fit, valid_sizes, with_size
+from infra.plan.memory.block_size import default_block_size
+from infra.plan.memory.options import options_of_engine_args
+from infra.plan.memory.profile import engine_memory, version_key
+from infra.plan.memory.reasons import memory_reasons
+from infra.plan.memory.span import Span
+from infra.plan.parallelism.fitting import fitting_sizes, smallest_fit, valid_sizes, with_size
+from infra.report.fit import memory_as_json
 from infra.units import GIB
+from tests.plan.estimates import estimate_of
 
 H100 = find_accelerator("h100-sxm5-80gb")
 MI300X = find_accelerator("mi300x")
@@ -36,16 +40,14 @@ def known_gpus():
 
 @pytest.mark.parametrize(("tp", "gib"), [(1, 40), (2, 20), (4, 10), (8, 5), (16, 5)])
 def test_a_full_context_needs_less_of_each_rank_until_the_kv_heads_are_used_up(tp: int, gib: int) -> None:
-    estimate = estimate_memory(LLAMA_70B, MI300X, tensor_parallel_size=tp, max_model_len=131072, block_size=16)
+    estimate = estimate_of(LLAMA_70B, MI300X, tensor_parallel_size=tp, max_model_len=131072, block_size=16)
     assert estimate.kv_bytes_per_token * 131072 == gib * GIB
-    halved = estimate_memory(
-        LLAMA_70B, MI300X, tensor_parallel_size=tp, pipeline_parallel_size=2, max_model_len=131072, block_size=16
-    )
+    halved = estimate_of(LLAMA_70B, MI300X, tensor_parallel_size=tp, pipeline_parallel_size=2, max_model_len=131072, block_size=16)
     assert halved.kv_bytes_per_token * 131072 == gib * GIB // 2
 
 
 def test_the_parts_add_up_to_the_budget() -> None:
-    estimate = estimate_memory(LLAMA_8B, H100, max_model_len=8192)
+    estimate = estimate_of(LLAMA_8B, H100, max_model_len=8192)
     stage = estimate.fullest
     parts = stage.weights.expected + stage.communication.expected + stage.activation.peak.expected + stage.graphs.expected
     assert parts + estimate.available.expected == pytest.approx(estimate.requested.expected)
@@ -56,7 +58,7 @@ def test_the_parts_add_up_to_the_budget() -> None:
 def test_every_model_of_the_catalog_has_an_ordered_range_on_every_gpu(name: str) -> None:
     architecture = model(name)
     for accelerator in known_gpus():
-        estimate = estimate_memory(
+        estimate = estimate_of(
             architecture, accelerator, max_model_len=4096 if architecture.max_position_embeddings >= 4096 else None
         )
         for span in (
@@ -69,7 +71,7 @@ def test_every_model_of_the_catalog_has_an_ordered_range_on_every_gpu(name: str)
             assert span.low <= span.expected <= span.high
         assert estimate.tokens.low <= estimate.tokens.expected <= estimate.tokens.high
         assert estimate.fits == (estimate.verdict == "fits")
-        assert json.loads(json.dumps(estimate.as_json(), allow_nan=False))["fits"] is estimate.fits
+        assert json.loads(json.dumps(memory_as_json(estimate), allow_nan=False))["fits"] is estimate.fits
         if estimate.fits:
             assert estimate.available.low >= estimate.needed_bytes > 0
             assert estimate.largest_max_model_len >= min(estimate.max_model_len, architecture.max_position_embeddings or 10**9)
@@ -81,28 +83,26 @@ def test_every_model_of_the_catalog_has_an_ordered_range_on_every_gpu(name: str)
 def test_more_of_the_budget_never_leaves_less_room(name: str) -> None:
     architecture, room = model(name), -float("inf")
     for percent in range(50, 99, 4):
-        estimate = estimate_memory(architecture, MI300X, tensor_parallel_size=4, gpu_memory_utilization=percent / 100)
+        estimate = estimate_of(architecture, MI300X, tensor_parallel_size=4, gpu_memory_utilization=percent / 100)
         assert estimate.available.low >= room
         room = estimate.available.low
 
 
 def test_more_sequences_and_larger_batches_never_leave_more_room() -> None:
     sizes = [(64, 2048), (256, 2048), (256, 8192), (1024, 8192), (1024, 65536)]
-    rooms = [estimate_memory(LLAMA_8B, H100, max_num_seqs=s, max_num_batched_tokens=b).available.expected for s, b in sizes]
+    rooms = [estimate_of(LLAMA_8B, H100, max_num_seqs=s, max_num_batched_tokens=b).available.expected for s, b in sizes]
     assert rooms == sorted(rooms, reverse=True)
 
 
 def test_the_largest_context_is_the_boundary_of_the_verdict() -> None:
     for utilization in (0.86, 0.88, 0.90):
-        estimate = estimate_memory(
+        estimate = estimate_of(
             model("Qwen3-32B"), H100, gpu_memory_utilization=utilization, vllm_version="0.19.0", max_model_len=40960
         )
         longest = estimate.largest_max_model_len
         assert 0 < longest < 40960
-        at = estimate_memory(
-            model("Qwen3-32B"), H100, gpu_memory_utilization=utilization, vllm_version="0.19.0", max_model_len=longest
-        )
-        above = estimate_memory(
+        at = estimate_of(model("Qwen3-32B"), H100, gpu_memory_utilization=utilization, vllm_version="0.19.0", max_model_len=longest)
+        above = estimate_of(
             model("Qwen3-32B"), H100, gpu_memory_utilization=utilization, vllm_version="0.19.0", max_model_len=longest + 1
         )
         assert at.fits and not above.fits
@@ -110,20 +110,19 @@ def test_the_largest_context_is_the_boundary_of_the_verdict() -> None:
 
 def test_tensor_parallel_does_not_shrink_a_latent_cache() -> None:
     sizes = {
-        tp: estimate_memory(model("DeepSeek-R1"), MI300X, tensor_parallel_size=tp, block_size=16).kv_bytes_per_token
-        for tp in (1, 4, 8)
+        tp: estimate_of(model("DeepSeek-R1"), MI300X, tensor_parallel_size=tp, block_size=16).kv_bytes_per_token for tp in (1, 4, 8)
     }
     assert set(sizes.values()) == {70272}
 
 
 def test_the_logits_are_whole_on_every_rank() -> None:
-    peaks = [estimate_memory(LLAMA_8B, H100, tensor_parallel_size=tp).fullest.activation for tp in (1, 2, 4, 8)]
+    peaks = [estimate_of(LLAMA_8B, H100, tensor_parallel_size=tp).fullest.activation for tp in (1, 2, 4, 8)]
     assert {peak.phase for peak in peaks} == {"sampler"}
     assert len({peak.sampler for peak in peaks}) == 1
 
 
 def test_only_the_last_stage_samples_and_the_fullest_stage_decides() -> None:
-    estimate = estimate_memory(LLAMA_8B, H100, pipeline_parallel_size=4, vllm_version="0.19.0")
+    estimate = estimate_of(LLAMA_8B, H100, pipeline_parallel_size=4, vllm_version="0.19.0")
     assert [stage.activation.sampler.expected > 0 for stage in estimate.stages] == [False, False, False, True]
     assert estimate.fullest.stage == 3
     assert estimate.blocks.expected == min(
@@ -133,11 +132,11 @@ def test_only_the_last_stage_samples_and_the_fullest_stage_decides() -> None:
 
 def test_versions_differ_as_their_source_does() -> None:
     sorting, triton, current = (
-        estimate_memory(LLAMA_8B, H100, gpu_memory_utilization=0.9, vllm_version=v) for v in ("0.16.0", "0.17.0", "0.33.0")
+        estimate_of(LLAMA_8B, H100, gpu_memory_utilization=0.9, vllm_version=v) for v in ("0.16.0", "0.17.0", "0.33.0")
     )
     assert sorting.fullest.activation.peak.expected > 2.4 * triton.fullest.activation.peak.expected
     assert triton.fullest.graphs.expected == 0 < current.fullest.graphs.expected
-    assert estimate_memory(LLAMA_8B, H100, enforce_eager=True).fullest.graphs.expected == 0
+    assert estimate_of(LLAMA_8B, H100, enforce_eager=True).fullest.graphs.expected == 0
 
 
 def test_a_version_between_two_known_ones_counts_as_the_earlier() -> None:
@@ -162,17 +161,17 @@ def test_a_version_between_two_known_ones_counts_as_the_earlier() -> None:
     ],
 )
 def test_default_batch_sizes_follow_version_and_device(gpu: str, version: str, batched: int, sequences: int) -> None:
-    estimate = estimate_memory(LLAMA_8B, find_accelerator(gpu), vllm_version=version)
+    estimate = estimate_of(LLAMA_8B, find_accelerator(gpu), vllm_version=version)
     assert (estimate.max_num_batched_tokens, estimate.max_num_seqs) == (batched, sequences)
 
 
 def test_sequences_are_at_most_the_batched_tokens() -> None:
-    assert estimate_memory(LLAMA_8B, H100, max_num_batched_tokens=512).max_num_seqs == 512
+    assert estimate_of(LLAMA_8B, H100, max_num_batched_tokens=512).max_num_seqs == 512
 
 
 def test_v0_profiles_the_whole_prompt_up_to_32k() -> None:
     rooms = {
-        length: estimate_memory(LLAMA_8B, L40S, vllm_version="0.6.4", max_model_len=length).available.expected
+        length: estimate_of(LLAMA_8B, L40S, vllm_version="0.6.4", max_model_len=length).available.expected
         for length in (8192, 32768, 32769)
     }
     assert rooms[32768] < rooms[8192] < rooms[32769]
@@ -186,59 +185,59 @@ def test_block_sizes_by_vendor_and_context() -> None:
 
 def test_a_device_whose_memory_nobody_printed_is_an_error() -> None:
     with pytest.raises(PlanError, match="not known"):
-        estimate_memory(LLAMA_8B, replace(H100, memory=AcceleratorMemory(marketing_gb=80)))
+        estimate_of(LLAMA_8B, with_memory(H100, AcceleratorMemory(marketing_gb=80)))
 
 
 def test_a_virtual_function_of_amd_widens_the_range_downwards() -> None:
-    estimate = estimate_memory(LLAMA_8B, MI300X)
+    estimate = estimate_of(LLAMA_8B, MI300X)
     assert estimate.requested.low < 191.69 * GIB * 0.92 < estimate.requested.expected < 192 * GIB * 0.92
 
 
 def test_hybrid_models_need_a_state_block_for_each_sequence() -> None:
     architecture = model("Qwen3.8-27B")
-    tight = estimate_memory(
+    tight = estimate_of(
         architecture, L40S, tensor_parallel_size=2, max_model_len=32768, max_num_seqs=2048, max_num_batched_tokens=2048
     )
-    assert tight.verdict == "refused" and "cache blocks, and each sequence needs one for its state" in tight.reasons[0]
-    assert estimate_memory(architecture, L40S, tensor_parallel_size=2, max_model_len=32768, max_num_seqs=16).fits
+    assert tight.verdict == "refused" and "cache blocks, and each sequence needs one for its state" in memory_reasons(tight)[0]
+    assert estimate_of(architecture, L40S, tensor_parallel_size=2, max_model_len=32768, max_num_seqs=16).fits
 
 
 def test_the_sampler_of_0_19_must_find_room_beside_the_budget() -> None:
     tight, loose = (
-        estimate_memory(model("gpt-oss-20b"), H100, gpu_memory_utilization=u, vllm_version="0.19.0", max_model_len=8192)
+        estimate_of(model("gpt-oss-20b"), H100, gpu_memory_utilization=u, vllm_version="0.19.0", max_model_len=8192)
         for u in (0.95, 0.90)
     )
-    assert tight.verdict == "marginal" and "beside the budget" in tight.reasons[0]
+    assert tight.verdict == "marginal" and "beside the budget" in memory_reasons(tight)[0]
     assert loose.fits
 
 
 def test_expert_parallel_spreads_whole_experts() -> None:
     architecture = model("Qwen/Qwen3-235B-A22B-FP8")
-    estimate = estimate_memory(architecture, MI300X, tensor_parallel_size=8, expert_parallel=True)
+    estimate = estimate_of(architecture, MI300X, tensor_parallel_size=8, expert_parallel=True)
     assert valid_sizes(estimate) == (1, 2, 4, 8)
     assert estimate.weights_bytes < 30 * GIB
 
 
 def test_the_smallest_size_is_the_smallest() -> None:
     for name, accelerator in (("Llama-3.3-70B-Instruct", H100), ("gpt-oss-120b", L40S), ("DeepSeek-R1", MI300X)):
-        asked = estimate_memory(model(name), accelerator, max_model_len=8192)
+        asked = estimate_of(model(name), accelerator, max_model_len=8192)
         smallest = smallest_fit(asked)
         assert smallest is not None and smallest.fits
         for tensor in valid_sizes(asked):
             for pipeline in range(1, 9):
-                if tensor * pipeline < smallest.gpus:
+                if tensor * pipeline < smallest.sizes.gpus:
                     assert not with_size(asked, tensor, pipeline).fits
-        counts = [size.gpus for size in fitting_sizes(asked)]
+        counts = [size.sizes.gpus for size in fitting_sizes(asked)]
         assert counts == sorted(counts)
 
 
 def test_reasons_begin_with_the_verdict_and_name_the_numbers() -> None:
-    estimate = estimate_memory(LLAMA_8B, H100, max_model_len=8192)
-    assert estimate.reasons[0].startswith("fits: one request of 8,192 tokens needs 1.00 GiB")
-    starts = [reason.split()[0] for reason in estimate.reasons]
+    estimate = estimate_of(LLAMA_8B, H100, max_model_len=8192)
+    assert memory_reasons(estimate)[0].startswith("fits: one request of 8,192 tokens needs 1.00 GiB")
+    starts = [reason.split()[0] for reason in memory_reasons(estimate)]
     assert starts == ["fits:", "budget", "weights", "activations", "outside", "graphs", "KV", "measured"]
-    longer = estimate_memory(model("Qwen3-32B"), H100, tensor_parallel_size=4, max_model_len=131072)
-    assert any("rope scaling" in reason for reason in longer.reasons)
+    longer = estimate_of(model("Qwen3-32B"), H100, tensor_parallel_size=4, max_model_len=131072)
+    assert any("rope scaling" in reason for reason in memory_reasons(longer))
 
 
 def test_spans_add_end_by_end() -> None:
@@ -250,24 +249,24 @@ def test_spans_add_end_by_end() -> None:
 def test_a_thousand_estimates_cost_less_than_a_second() -> None:
     architectures = [model(name) for name in sorted(models())[:20]]
     for architecture in architectures:
-        estimate_memory(architecture, H100)
+        estimate_of(architecture, H100)
     begin = time.process_time()
     for index in range(1000):
-        estimate_memory(architectures[index % 20], H100, max_model_len=1024 + index)
+        estimate_of(architectures[index % 20], H100, max_model_len=1024 + index)
     assert time.process_time() - begin < 1.0
 
 
 def test_offloaded_weights_leave_their_room_to_the_cache() -> None:
-    plain, offloading = (estimate_memory(LLAMA_70B, H100, tensor_parallel_size=2, cpu_offload_gib=gib) for gib in (0, 20))
+    plain, offloading = (estimate_of(LLAMA_70B, H100, tensor_parallel_size=2, cpu_offload_gib=gib) for gib in (0, 20))
     assert offloading.available.expected - plain.available.expected == pytest.approx(20 * GIB)
-    assert any("20 GiB of it in host memory" in reason for reason in offloading.reasons)
+    assert any("20 GiB of it in host memory" in reason for reason in memory_reasons(offloading))
 
 
 def test_a_cache_of_given_size_replaces_the_computation_and_must_fit_the_device() -> None:
-    given = estimate_memory(LLAMA_8B, H100, kv_cache_memory_bytes=40 * GIB, max_model_len=8192)
+    given = estimate_of(LLAMA_8B, H100, kv_cache_memory_bytes=40 * GIB, max_model_len=8192)
     assert given.fits and given.tokens.low == given.tokens.high == 40 * GIB // 131072
     assert given.available.expected == 40 * GIB
-    assert estimate_memory(LLAMA_8B, H100, kv_cache_memory_bytes=80 * GIB, max_model_len=8192).verdict == "refused"
+    assert estimate_of(LLAMA_8B, H100, kv_cache_memory_bytes=80 * GIB, max_model_len=8192).verdict == "refused"
 
 
 def test_engine_arguments_become_options() -> None:
@@ -288,8 +287,8 @@ def test_engine_arguments_become_options() -> None:
 
 
 def test_reasons_say_what_the_links_mean() -> None:
-    across = estimate_memory(LLAMA_70B, H100, tensor_parallel_size=16, max_model_len=8192)
-    assert any("tensor parallel 8 x pipeline parallel 2 does not" in reason for reason in across.reasons)
-    pcie = estimate_memory(LLAMA_70B, L40S, tensor_parallel_size=4, max_model_len=8192)
-    assert any("custom all-reduce off above 2" in reason for reason in pcie.reasons)
-    assert not any("all-reduce" in reason for reason in estimate_memory(LLAMA_70B, L40S, tensor_parallel_size=2).reasons)
+    across = estimate_of(LLAMA_70B, H100, tensor_parallel_size=16, max_model_len=8192)
+    assert any("tensor parallel 8 x pipeline parallel 2 does not" in reason for reason in memory_reasons(across))
+    pcie = estimate_of(LLAMA_70B, L40S, tensor_parallel_size=4, max_model_len=8192)
+    assert any("custom all-reduce off above 2" in reason for reason in memory_reasons(pcie))
+    assert not any("all-reduce" in reason for reason in memory_reasons(estimate_of(LLAMA_70B, L40S, tensor_parallel_size=2)))

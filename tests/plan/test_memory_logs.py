@@ -9,9 +9,11 @@ import pytest
 from infra.errors import NumawiseError
 from infra.plan.memory.estimate import estimate_memory
 from infra.plan.memory.profile import measured_error
+from infra.plan.memory.reasons import memory_reasons
 from infra.plan.parallelism.rules import tensor_parallel_refusals
 from infra.units import GIB
 from tests.plan.calibration import refit
+from tests.plan.estimates import split_arguments
 from tests.plan.kv_logs import FIXTURES, Start, held_out, start, starts
 
 ROUNDING_GIB = 0.0051  # logs print two digits
@@ -148,7 +150,7 @@ def test_a_start_that_failed_is_never_said_to_fit(item: Start) -> None:
 @pytest.mark.parametrize("item", [item for item in judged() if item.started], ids=lambda item: item.id)
 def test_a_start_that_worked_is_never_refused(item: Start) -> None:
     estimate = item.estimate()
-    assert estimate.verdict != "refused", estimate.reasons[0]
+    assert estimate.verdict != "refused", memory_reasons(estimate)[0]
 
 
 def test_few_of_the_starts_that_worked_are_called_marginal() -> None:
@@ -188,7 +190,7 @@ def held_out_errors(monkeypatch: pytest.MonkeyPatch, group_of) -> list[float]:
             monkeypatch.setattr("infra.plan.memory.estimate.engine_memory", lambda _, engine=engine: engine)
             architecture, accelerator = item.architecture, item.accelerator
             assert architecture is not None and accelerator is not None
-            estimate = estimate_memory.__wrapped__(architecture, accelerator, **item.options)
+            estimate = estimate_memory.__wrapped__(architecture, accelerator, *split_arguments(item.options))
             errors.append(abs(estimate.available.expected / GIB - logged) / abs(logged))
     return errors
 

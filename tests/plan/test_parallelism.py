@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +15,16 @@ from infra.catalog.names import accelerator_of, find_model, find_shape
 from infra.catalog.topology import shape_from_topology
 from infra.catalog.types import NodeShape
 from infra.errors import PlanError
+from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.quantization import Quantization
 from infra.plan.architecture.reading import architecture_of
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.weights import weights_bytes_per_rank
-from infra.plan.parallelism.choice import Fits, Objective, ParallelismChoice, Verdict, choose, rank
-from infra.plan.parallelism.sizes import Size, Wish, candidate_sizes, replicas_that_fit, size_refusal, tiers
+from infra.plan.parallelism.candidates import candidate_sizes, tiers
+from infra.plan.parallelism.choice import ParallelismChoice, choose
+from infra.plan.parallelism.machine_rules import replicas_that_fit, size_refusal
+from infra.plan.parallelism.rank import Fits, MemoryVerdict, Objective, rank
+from infra.plan.parallelism.sizes import Machines, Size, SizeConstraints
 from infra.units import GIB
 
 
@@ -30,42 +35,49 @@ def model(name: str) -> Architecture:
 def memory(architecture: Architecture, budget_gib: float, tokens_per_gib: float = 1000, length: int = 8192) -> Fits:
     """A memory of its own for the tests: what weights leave of a budget becomes cache."""
 
-    def fits(tensor: int, pipeline: int, data: int, experts: bool) -> Verdict:
-        sizes = weights_bytes_per_rank(
-            architecture,
-            tensor_parallel_size=tensor,
-            pipeline_parallel_size=pipeline,
-            data_parallel_size=data,
-            expert_parallel=experts,
+    def fits(sizes: ParallelSizes) -> MemoryVerdict:
+        weights = max(
+            weights_bytes_per_rank(
+                architecture,
+                tensor_parallel_size=sizes.tensor_parallel_size,
+                pipeline_parallel_size=sizes.pipeline_parallel_size,
+                data_parallel_size=sizes.data_parallel_size,
+                expert_parallel=sizes.expert_parallel,
+            )
         )
-        left = budget_gib - max(sizes) / GIB
-        shared = 1 if architecture.is_mla else min(tensor, architecture.kv_heads)
-        tokens = max(0.0, left) * tokens_per_gib * shared * pipeline
-        return Verdict(
+        left = budget_gib - weights / GIB
+        shared = 1 if architecture.is_mla else min(sizes.tensor_parallel_size, architecture.kv_heads)
+        tokens = max(0.0, left) * tokens_per_gib * shared * sizes.pipeline_parallel_size
+        return MemoryVerdict(
             fits=tokens >= length,
             concurrency=tokens / length,
             largest_max_model_len=int(tokens),
-            reason=f"{max(sizes) / GIB:.1f} GiB of weights leave {left:.1f} of {budget_gib:.1f} GiB",
+            reason=f"{weights / GIB:.1f} GiB of weights leave {left:.1f} of {budget_gib:.1f} GiB",
             tokens=tokens,
         )
 
     return fits
 
 
+def machines(shape: str | NodeShape, nodes: int = 1) -> Machines:
+    machine = find_shape(shape) if isinstance(shape, str) else shape
+    return Machines(shape=machine, accelerator=accelerator_of(machine), nodes=nodes)
+
+
 def decide(
-    name: str, shape: str | NodeShape, budget_gib: float, *, nodes: int = 1, length: int = 8192, **wishes: object
+    name: str,
+    shape: str | NodeShape,
+    budget_gib: float,
+    *,
+    nodes: int = 1,
+    length: int = 8192,
+    objective: Objective = "throughput",
+    **constraints: Any,
 ) -> ParallelismChoice:
     architecture = model(name)
-    machine = find_shape(shape) if isinstance(shape, str) else shape
-    return choose(
-        architecture,
-        machine,
-        accelerator_of(machine),
-        nodes=nodes,
-        fits=memory(architecture, budget_gib, length=length),
-        path="models[0]",
-        **wishes,  # type: ignore[arg-type]
-    )
+    fits = memory(architecture, budget_gib, length=length)
+    fixed = SizeConstraints(**constraints)
+    return choose(architecture, machines(shape, nodes), fits, fixed, objective=objective, path="models[0]")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +146,7 @@ def test_what_is_given_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wishes", "code", "message"),
+    ("name", "constraints", "code", "message"),
     [
         ("Llama-3.3-70B-Instruct", {"tensor_parallel_size": 3}, "AttentionHeads", "models[0].tensorParallelSize: 3 does not work"),
         ("Qwen3-235B-A22B-FP8", {"tensor_parallel_size": 8}, "Fp8BlockWidth", "is 192, not a multiple of 128. Use 2 or 4"),
@@ -166,9 +178,9 @@ def test_what_is_given_is_kept() -> None:
         ),
     ],
 )
-def test_an_override_that_cannot_work_says_why(name: str, wishes: dict[str, object], code: str, message: str) -> None:
+def test_an_override_that_cannot_work_says_why(name: str, constraints: dict[str, Any], code: str, message: str) -> None:
     with pytest.raises(PlanError) as error:
-        decide(name, "dgx-h100", 71, nodes=2, **wishes)  # type: ignore[arg-type]
+        decide(name, "dgx-h100", 71, nodes=2, **constraints)
     assert any(problem.code == code and message in str(problem) for problem in error.value.problems), str(error.value)
 
 
@@ -203,19 +215,20 @@ def test_what_fits_nowhere_says_what_would_do() -> None:
 
 
 def test_experts_that_cannot_be_cut_are_spread_only_where_the_user_leaves_it_open() -> None:
-    architecture = model("Qwen3-235B-A22B-FP8")
-    shape = find_shape("dgx-h100")
-    free = {size for size in candidate_sizes(architecture, shape, 1, Wish()) if size.tensor_parallel_size == 8}
+    architecture, one = model("Qwen3-235B-A22B-FP8"), machines("dgx-h100")
+    free = {size for size in candidate_sizes(architecture, one, SizeConstraints()) if size.tensor_parallel_size == 8}
     assert {size.expert_parallel for size in free} == {False, True}
-    without = candidate_sizes(architecture, shape, 1, Wish(expert_parallel=False))
+    without = candidate_sizes(architecture, one, SizeConstraints(expert_parallel=False))
     assert not any(size.expert_parallel for size in without)
 
 
-@pytest.mark.parametrize("wish", [Wish(), Wish(tensor_parallel_size=1), Wish(tensor_parallel_size=4)])
-def test_machines_beyond_a_stage_a_layer_add_no_sizes(wish: Wish) -> None:
-    architecture, shape = model("Meta-Llama-3-70B-Instruct"), find_shape("dgx-h100", "")
-    sizes = candidate_sizes(architecture, shape, 200, wish)
-    assert candidate_sizes(architecture, shape, 10_000, wish) == sizes
+@pytest.mark.parametrize(
+    "constraints", [SizeConstraints(), SizeConstraints(tensor_parallel_size=1), SizeConstraints(tensor_parallel_size=4)]
+)
+def test_machines_beyond_a_stage_a_layer_add_no_sizes(constraints: SizeConstraints) -> None:
+    architecture = model("Meta-Llama-3-70B-Instruct")
+    sizes = candidate_sizes(architecture, machines("dgx-h100", 200), constraints)
+    assert candidate_sizes(architecture, machines("dgx-h100", 10_000), constraints) == sizes
     assert max(size.pipeline_parallel_size for size in sizes) > architecture.layers, "the rule that ends it is told"
 
 
@@ -241,8 +254,7 @@ def test_a_quantisation_that_vllm_does_not_bring_is_told() -> None:
         model("Llama-3.1-8B-Instruct"),
         quantization=Quantization(method="bitsandbytes", weight_bits=4, form="group", group_size=64),
     )
-    shape = find_shape("dgx-h100")
-    choice = choose(architecture, shape, accelerator_of(shape), nodes=1, fits=memory(architecture, 71), path="models[2]")
+    choice = choose(architecture, machines("dgx-h100"), memory(architecture, 71), path="models[2]")
     [warning] = choice.warnings
     assert (warning.code, warning.path) == ("QuantizationNotBuiltIn", "models[2].model")
     assert "quantised by bitsandbytes, which vLLM 0.33.0 does not bring itself" in warning.message
@@ -301,9 +313,11 @@ def test_the_search_is_exact(
     replicas: int,
 ) -> None:
     """Brute force over every split in equal pods: nothing of a better tier or a higher rank than the choice."""
-    architecture, accelerator = model(name), accelerator_of(shape)
+    architecture, several = model(name), machines(shape, nodes)
     fits = memory(architecture, budget)
-    wish = Wish(tensor_parallel_size=tensor, pipeline_parallel_size=pipeline, gpus_per_numa_node_limit=limit, replicas=replicas)
+    constraints = SizeConstraints(
+        tensor_parallel_size=tensor, pipeline_parallel_size=pipeline, gpus_per_numa_node_limit=limit, replicas=replicas
+    )
     sizes = []
     for t in range(1, shape.gpus * nodes + 1):
         for p in range(1, shape.gpus * nodes + 1):
@@ -316,44 +330,21 @@ def test_the_search_is_exact(
                                 gpus_per_pod=t * p // pods, pods_per_replica=pods,
                             )
                         )  # fmt: skip
-    allowed = set(candidate_sizes(architecture, shape, nodes, wish))
-    first, second = (set(tier) for tier in tiers(architecture, shape, nodes, wish))
+    allowed = set(candidate_sizes(architecture, several, constraints))
+    first, second = (set(tier) for tier in tiers(architecture, several, constraints))
     assert first | second == allowed and not first & second
     working = [
         size
         for size in sizes
-        if size in allowed
-        and size_refusal(architecture, shape, accelerator, nodes, size, wish) is None
-        and fits(size.tensor_parallel_size, size.pipeline_parallel_size, 1, size.expert_parallel).fits
+        if size in allowed and size_refusal(architecture, several, size, constraints) is None and fits(size.parallel).fits
     ]
-    arguments: dict[str, object] = {
-        "tensor_parallel_size": tensor, "pipeline_parallel_size": pipeline, "gpus_per_numa_node_limit": limit, "replicas": replicas,
-    }  # fmt: skip
-    call: Callable[[], ParallelismChoice] = lambda: choose(  # noqa: E731
-        architecture,
-        shape,
-        accelerator,
-        nodes=nodes,
-        fits=fits,
-        objective=objective,
-        **arguments,  # type: ignore[arg-type]
-    )
+    call: Callable[[], ParallelismChoice] = lambda: choose(architecture, several, fits, constraints, objective=objective)  # noqa: E731
     if not working:
         with pytest.raises(PlanError):
             call()
         return
     best_tier = [size for size in working if size in first] or working
-    score = {
-        size: rank(
-            size,
-            fits(size.tensor_parallel_size, size.pipeline_parallel_size, 1, size.expert_parallel),
-            shape,
-            accelerator,
-            objective,
-            256,
-        )  # type: ignore[arg-type]
-        for size in best_tier
-    }
+    score = {size: rank(size, fits(size.parallel), several, objective=objective, max_num_seqs=256) for size in best_tier}
     choice = call()
     assert choice.size in score
     assert score[choice.size] == max(score.values())
@@ -372,7 +363,7 @@ def test_replicas_never_take_more_gpus_than_there_are(
         gpus_per_pod=gpus,
         pods_per_replica=pods,
     )
-    count = replicas_that_fit(shape, nodes, size, per_node)
+    count = replicas_that_fit(machines(shape, nodes), size, per_node)
     assert count * size.gpus <= nodes * shape.gpus
     if per_node is not None:
         assert count * pods <= nodes * per_node
@@ -380,12 +371,12 @@ def test_replicas_never_take_more_gpus_than_there_are(
 
 def test_a_thousand_choices_take_less_than_a_second() -> None:
     """Memory is answered from a table here: the search itself must cost next to nothing."""
-    architecture, shape = model("Llama-3.3-70B-Instruct"), find_shape("dgx-h100")
-    accelerator = accelerator_of(shape)
-    verdict = Verdict(fits=True, concurrency=12.0, largest_max_model_len=8192, reason="")
+    architecture = model("Llama-3.3-70B-Instruct")
+    pools = [machines("dgx-h100", nodes) for nodes in (1, 2, 3)]
+    verdict = MemoryVerdict(fits=True, concurrency=12.0, largest_max_model_len=8192, reason="")
     variants = [replace(architecture, name=f"model-{index}") for index in range(40)]
-    choose(architecture, shape, accelerator, nodes=2, fits=lambda *_: verdict)
+    choose(architecture, pools[1], lambda _: verdict)
     started = time.process_time()
     for index in range(1000):
-        choose(variants[index % 40], shape, accelerator, nodes=1 + index % 3, fits=lambda *_: verdict)
+        choose(variants[index % 40], pools[index % 3], lambda _: verdict)
     assert time.process_time() - started < 1.0

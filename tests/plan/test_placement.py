@@ -8,7 +8,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.plan.placement import NodeCapacity, blockable, maximal_loads, pod_requests, spread, tolerates
+from infra.plan.placement import NodeCapacity, blockable, maximal_loads, spread, tolerates
 from infra.units import GIB
 from tests.support.gpu_pools import pod_shape
 
@@ -17,8 +17,8 @@ def capacity(gpus: int = 8, cpus: int = 220, memory_gib: int = 2000, pods: int =
     return NodeCapacity(millicpu=cpus * 1000, memory_bytes=memory_gib * GIB, gpus=gpus, pods=pods)
 
 
-def free(name: str, gpus: int, copies: int, **fields: object):
-    return pod_shape(name, gpus=gpus, cpu=2 * gpus, memory="8Gi", copies=copies, anti_affinity="none", **fields)
+def free(gpus: int, copies: int, **fields: object):
+    return pod_shape(gpus=gpus, cpu=2 * gpus, memory="8Gi", copies=copies, anti_affinity="none", **fields)
 
 
 def test_required_anti_affinity_leaves_one_pod_a_node():
@@ -28,9 +28,9 @@ def test_required_anti_affinity_leaves_one_pod_a_node():
 
 
 def test_without_anti_affinity_a_node_holds_what_fits():
-    assert maximal_loads((free("a", 4, 2),), capacity()) == ((2,),)
-    assert maximal_loads((free("a", 4, 1),), capacity()) == ((1,),)
-    assert maximal_loads((free("a", 3, 9),), capacity()) == ((2,),)
+    assert maximal_loads((free(4, 2),), capacity()) == ((2,),)
+    assert maximal_loads((free(4, 1),), capacity()) == ((1,),)
+    assert maximal_loads((free(3, 9),), capacity()) == ((2,),)
 
 
 def test_preferred_anti_affinity_promises_nothing():
@@ -38,19 +38,12 @@ def test_preferred_anti_affinity_promises_nothing():
 
 
 def test_pods_of_an_update_count_beside_the_old_ones():
-    assert maximal_loads((free("a", 2, 2, surge=1),), capacity()) == ((3,),)
+    assert maximal_loads((free(2, 2, surge=1),), capacity()) == ((3,),)
 
 
 def test_mixed_sizes_give_every_fullest_mixture():
-    loads = maximal_loads((free("a", 4, 8), free("b", 2, 8)), capacity())
+    loads = maximal_loads((free(4, 8), free(2, 8)), capacity())
     assert set(loads) == {(2, 0), (1, 2), (0, 4)}
-
-
-def test_a_pod_that_repels_another_keeps_it_off_both_ways():
-    shapes = (free("a", 1, 1, repels=frozenset({"b"})), free("b", 1, 1))
-    assert not tolerates(shapes, (1, 1))
-    assert set(maximal_loads(shapes, capacity())) == {(1, 0), (0, 1)}
-    assert spread(shapes, capacity(), 1).unplaced == ((1, 1),)
 
 
 def test_what_finds_no_node_is_named_with_its_number():
@@ -58,7 +51,7 @@ def test_what_finds_no_node_is_named_with_its_number():
 
 
 def test_ten_thousand_nodes_cost_no_more_than_one():
-    shapes = (pod_shape(copies=10_000), free("small", 1, 30_000, path="models[1]"))
+    shapes = (pod_shape(copies=10_000), free(1, 30_000))
     began = time.perf_counter()
     placement = spread(shapes, capacity(), 10_000)
     loads = maximal_loads(shapes, capacity())
@@ -68,28 +61,15 @@ def test_ten_thousand_nodes_cost_no_more_than_one():
 
 
 def test_small_pods_can_take_a_part_of_every_node():
-    shapes = (free("large", 8, 1), free("small", 1, 2))
+    shapes = (free(8, 1), free(1, 2))
     assert blockable(shapes, capacity(), 2) == (0,)
     assert blockable(shapes, capacity(), 3) == ()
-    assert blockable((free("large", 8, 2),), capacity(), 2) == ()
+    assert blockable((free(8, 2),), capacity(), 2) == ()
 
 
 def test_small_pods_are_blocked_only_when_every_node_is_full():
-    shapes = (free("a", 4, 3), free("b", 4, 1))
+    shapes = (free(4, 3), free(4, 1))
     assert blockable(shapes, capacity(), 2) == ()
-
-
-def test_a_pod_requests_the_larger_of_its_init_and_main_phase():
-    def container(cpu: str, **more: str) -> dict[str, object]:
-        return {"name": "c", "limits": {"cpu": cpu, "memory": f"{cpu}Gi"}, **more}
-
-    pod = {
-        "initContainers": [container("1", restartPolicy="Always"), container("50")],
-        "containers": [container("32"), container("4")],
-    }
-    assert pod_requests(pod) == (51_000, 51 * GIB)
-    pod["initContainers"].pop()
-    assert pod_requests(pod) == (37_000, 37 * GIB)
 
 
 sizes = st.lists(
@@ -101,8 +81,7 @@ sizes = st.lists(
 @given(sizes=sizes, nodes=st.integers(1, 4))
 def test_every_load_that_is_possible_is_part_of_a_maximal_one(sizes, nodes):
     shapes = tuple(
-        pod_shape(f"m{i}", gpus=gpus, cpu=2 * gpus, memory="8Gi", copies=copies, anti_affinity=affinity)
-        for i, (gpus, copies, affinity) in enumerate(sizes)
+        pod_shape(gpus=gpus, cpu=2 * gpus, memory="8Gi", copies=copies, anti_affinity=affinity) for gpus, copies, affinity in sizes
     )
     there = capacity()
     loads = maximal_loads(shapes, there)
@@ -121,8 +100,8 @@ def test_every_load_that_is_possible_is_part_of_a_maximal_one(sizes, nodes):
 @given(sizes=sizes, nodes=st.integers(1, 2))
 def test_blockable_agrees_with_trying_all_placements(sizes, nodes):
     shapes = tuple(
-        pod_shape(f"m{i}", gpus=gpus, cpu=2 * gpus, memory="8Gi", copies=min(copies, 3), anti_affinity=affinity)
-        for i, (gpus, copies, affinity) in enumerate(sizes)
+        pod_shape(gpus=gpus, cpu=2 * gpus, memory="8Gi", copies=min(copies, 3), anti_affinity=affinity)
+        for gpus, copies, affinity in sizes
     )
     there = capacity()
     wanted = []

@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 
 from infra.errors import PlanError
-from infra.plan.pod_resources import MachineShare, PodNeeds, decide_pod_resources, startup_budget
+from infra.plan.pod_resources import MachineShare, PodNeeds, decide_pod_resources
+from infra.plan.startup import startup_budget
 from infra.units import GIB
 
 NUMA_OF_DGX_H100 = MachineShare(cpus=108, memory_bytes=1000 * GIB, gpus=4, threads_per_core=2)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from infra.catalog.load import models
 from infra.catalog.names import find_model
 from infra.errors import ConfigError
+from infra.plan.architecture.partition import pipeline_stages
 from infra.plan.architecture.reading import architecture_of
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.weights import (
     count_active_parameters,
     count_mtp_parameters,
     count_parameters,
-    pipeline_stages,
     weights_bytes_per_rank,
 )
 from infra.units import GIB

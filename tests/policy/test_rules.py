@@ -117,9 +117,47 @@ def test_a_rendered_folder_is_checked_from_the_command_line(tmp_path: Path, caps
     assert (breach["resource"], breach["rule"]) == ("Deployment/inference/llama-70b", "pinned-images")
 
 
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+
+
+@pytest.mark.parametrize(
+    ("name", "document"),
+    [
+        ("one.yml", POD),
+        ("list.yaml", {"apiVersion": "v1", "kind": "List", "items": [POD]}),
+        ("pods.yaml", {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [POD]}),
+        ("nested.yml", {"kind": "List", "items": [{"kind": "List", "items": [POD]}]}),
+    ],
+)
+def test_objects_in_yml_files_and_in_lists_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, document: dict[str, Any]
+) -> None:
+    (tmp_path / "notes.txt").write_text("a: [")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / name).write_text(yaml.safe_dump(document))
+    assert main([str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Pod/p: container c runs busybox; pin it by version or digest")
+    assert lines[1:] == ["1 objects, 8 rules, 1 breach"]
+
+
+def test_an_empty_list_holds_no_objects_and_no_breach(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.yml").write_text("{kind: List, items: []}\n---\n# nothing\n")
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "0 objects, 8 rules, 0 breaches\n"
+
+
+def test_a_folder_without_manifests_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path), "--format", "json"]) == 2
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error["message"] == f"{tmp_path} holds no .yaml or .yml file"
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        ("{kind: List, items: [{kind: Pod, metadata: {}}, 3]}", "items[1] is no Kubernetes object"),
+        ("{kind: List, metadata: {}, items: text}", "is a List whose items are no list"),
         ("a: [", "is no YAML"),
         ("just text", "is no Kubernetes object"),
         ("kind: 3", "is no Kubernetes"),

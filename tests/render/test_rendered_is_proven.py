@@ -26,8 +26,11 @@ from infra.plan import cluster
 from infra.plan.daemons import PLATFORM_PODS, node_overhead
 from infra.plan.equal_pools import EqualPools
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
-from infra.plan.placement import NodeCapacity, PodShape, tolerates
+from infra.plan.placement import NodeCapacity, tolerates
+from infra.plan.pod_shape import PodShape
 from infra.plan.pool.decision import PoolDecision
+from infra.plan.pool.messages import PoolNames
+from infra.plan.pool.requirements import PoolRequirements
 from infra.render import names
 from infra.render.parts import manifests_of, stack_parts
 from infra.render.serving.model import pod_templates
@@ -47,22 +50,21 @@ class Planned:
 
 
 def planned(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> Planned:
-    decided: dict[str, tuple[NodeShape, PoolDecision]] = {}
+    decided: list[tuple[NodeShape, PoolDecision]] = []  # in the order of the pools
 
     class Recorded(EqualPools):
-        def decide(self, **asked: Any) -> PoolDecision:
-            decision = super().decide(**asked)
-            decided[asked["path"]] = asked["shape"], decision
+        def decide(self, requirements: PoolRequirements, names: PoolNames) -> PoolDecision:
+            decided.append((requirements.shape, decision := super().decide(requirements, names)))
             return decision
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "EqualPools", Recorded)
         plan = cluster.plan_stack(config)
-    by_name = {pool.name: decided[f"nodePools[{index}]"] for index, pool in enumerate(config.node_pools)}
+    by_name = dict(zip((pool.name for pool in config.node_pools), decided, strict=True))
     return Planned(
         plan=plan,
         shapes={name: shape for name, (shape, _) in by_name.items()},
-        proven={name: decision.pods for name, (_, decision) in by_name.items()},
+        proven={name: [pod.shape for pod in decision.pods] for name, (_, decision) in by_name.items()},
     )
 
 
@@ -165,7 +167,7 @@ def run(given: Planned, config: StackConfig, draw: Random) -> int:
         node = Node.of(pool, given.shapes[pool.name], more_memory=draw.choice((1.0, 1.05)))
         shapes, capacity = given.proven[pool.name], room_for_models(node, tenants)
         beside, models = others(given.plan, pool, tenants), given.plan.models_of(pool.name)
-        templates = {model.name: templates_of(given.plan, model) for model in models}
+        templates, gates = [templates_of(given.plan, model) for model in models], [gate_plan(given.plan, model) for model in models]
         running: list[tuple[str, int]] = []  # name, index of its shape; -1: beside the models
         for number in range(EVENTS + len(beside)):
             if running and draw.random() < 0.35:
@@ -181,8 +183,8 @@ def run(given: Planned, config: StackConfig, draw: Random) -> int:
             waiting = [name for name in beside if name not in {other for other, _ in running}]
             if startable and (not waiting or draw.random() < 0.6):
                 shape = draw.choice(startable)
-                name, expected = f"{shapes[shape].name}-{number}", gate_plan(given.plan, models, shapes[shape].name)
-                result = node.start(name, shapes[shape].pod, as_admitted(draw.choice(templates[shapes[shape].name])))
+                name, expected = f"{models[shape].name}-{number}", gates[shape]
+                result = node.start(name, shapes[shape].pod, as_admitted(draw.choice(templates[shape])))
                 assert (result.admitted, result.qos) == (True, "Guaranteed"), f"{name}: {result.reason} {result.message}"
                 assert not any(container.start_error for container in result.containers)
                 findings = node.gate_findings(expected, result)
@@ -219,12 +221,13 @@ def templates_of(plan: ClusterPlan, model: ModelPlan) -> list[dict[str, Any]]:
     return found
 
 
-def gate_plan(plan: ClusterPlan, models: Sequence[ModelPlan], name: str) -> dict[str, Any]:
-    model = next(model for model in models if model.name == name)
-    for manifest in manifests_of(stack_parts(plan, stack="test")):
-        if manifest["kind"] == "ConfigMap" and manifest["metadata"]["name"] == names.gate(model):
-            return json.loads(manifest["data"]["plan.json"])
-    raise AssertionError(f"{name} has no gate")
+def gate_plan(plan: ClusterPlan, model: ModelPlan) -> dict[str, Any]:
+    (found,) = (
+        manifest["data"]["plan.json"]
+        for manifest in manifests_of(stack_parts(plan, stack="test"))
+        if manifest["kind"] == "ConfigMap" and manifest["metadata"]["name"] == names.gate(model)
+    )
+    return json.loads(found)
 
 
 def admitted_as_proven(seeds: range, monkeypatch: pytest.MonkeyPatch, *, stacks: int) -> None:

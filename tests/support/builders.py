@@ -7,9 +7,11 @@ from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from infra.catalog.names import find_accelerator, find_model
+from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of
 from infra.plan.images import pinned
 from infra.plan.memory.estimate import estimate_memory
+from infra.plan.memory.options import EngineOptions
 from infra.plan.memory.types import MemoryEstimate
 from infra.plan.model import (
     Allocatable,
@@ -70,9 +72,8 @@ def estimate(
     return estimate_memory(
         architecture_of(find_model(model, "model")),
         find_accelerator(sku, "sku"),
-        tensor_parallel_size=tensor_parallel_size,
-        gpu_memory_utilization=0.9,
-        max_model_len=4096,
+        ParallelSizes(tensor_parallel_size=tensor_parallel_size),
+        EngineOptions(gpu_memory_utilization=0.9, max_model_len=4096),
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from infra.catalog.types import NodeShape, NumaNode
-from infra.plan.placement import PodShape
+from infra.plan.pod_shape import PodShape
 from infra.plan.pool.decision import PoolDecision, decide_pool
+from infra.plan.pool.messages import PodNames, PoolNames
+from infra.plan.pool.requirements import PoolRequirements
 from infra.units import GIB, parse_bytes
 
 
@@ -53,14 +56,10 @@ def node_shape(
     )
 
 
-def pod_shape(
-    name: str = "llama-70b", gpus: int = 4, cpu: int | None = 32, memory: str | None = "128Gi", **fields: Any
-) -> PodShape:
+def pod_shape(gpus: int = 4, cpu: int | None = 32, memory: str | None = "128Gi", **fields: Any) -> PodShape:
     """A model's pod; cpu or memory None: the stack file gives none, and 2 CPUs a GPU with 64 GiB are proposed."""
     return PodShape(
         **{
-            "name": name,
-            "path": "models[0]",
             "gpus": gpus,
             "cpu": cpu if cpu is not None else 2 * (gpus + 2),
             "memory_bytes": parse_bytes(memory) if memory is not None else 64 * GIB,
@@ -71,12 +70,11 @@ def pod_shape(
     )
 
 
-def decide(shape: NodeShape, *pods: PodShape, kubelet: dict[str, Any] | None = None, nodes: int = 1, **fields: Any) -> PoolDecision:
-    return decide_pool(
+def requirements(shape: NodeShape, *pods: PodShape, kubelet: Mapping[str, Any] | None = None, **fields: Any) -> PoolRequirements:
+    return PoolRequirements(
         **{
-            "path": "nodePools[0]",
             "shape": shape,
-            "nodes": nodes,
+            "nodes": 1,
             "kubernetes_version": "1.37",
             "user_kubelet": kubelet or {},
             "pods": pods,
@@ -84,3 +82,12 @@ def decide(shape: NodeShape, *pods: PodShape, kubelet: dict[str, Any] | None = N
             **fields,
         }
     )
+
+
+def pool_names(count: int, path: str = "nodePools[0]") -> PoolNames:
+    """Pods called m0, m1, ... of models[0], models[1], ..."""
+    return PoolNames(path=path, pods=tuple(PodNames(f"m{number}", f"models[{number}]") for number in range(count)))
+
+
+def decide(shape: NodeShape, *pods: PodShape, kubelet: Mapping[str, Any] | None = None, **fields: Any) -> PoolDecision:
+    return decide_pool(requirements(shape, *pods, kubelet=kubelet, **fields), pool_names(len(pods)))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -160,7 +161,8 @@ def run_program(
     stack_outputs: Mapping[str, Any] | None = None,
 ) -> Run:
     """Runs a program as the language host would, to the end of all its registrations, in a context of its own."""
-    return contextvars.Context().run(_run, program, stack, preview, dict(config or {}), list(secret_keys), stack_outputs)
+    with _loops_closed():
+        return contextvars.Context().run(_run, program, stack, preview, dict(config or {}), list(secret_keys), stack_outputs)
 
 
 def _run(
@@ -190,6 +192,25 @@ def _run(
         log=tuple(log.lines),
         duplicates=tuple(monitor.duplicates),
     )
+
+
+@contextmanager
+def _loops_closed() -> Iterator[None]:
+    """Closes the event loops that the SDK makes for this thread and for those of its registrations; it leaves them open."""
+    made: list[asyncio.AbstractEventLoop] = []
+    policy = type(asyncio.get_event_loop_policy())
+    make = policy.new_event_loop
+
+    def remembered(self: asyncio.AbstractEventLoopPolicy) -> asyncio.AbstractEventLoop:
+        made.append(make(self))
+        return made[-1]
+
+    try:
+        with patch.object(policy, "new_event_loop", remembered):
+            yield
+    finally:
+        for loop in made:
+            loop.close()
 
 
 def _unwrapped(value: Any) -> Any:

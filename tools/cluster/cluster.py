@@ -130,17 +130,19 @@ class Cluster:
         shared = content.shared_folders(self.layout, machines)
         changed = []
         for index, node in enumerate(machines.nodes):
-            before = self.description_text(node.name)
+            before, base = self.description_text(node.name), nodes.configuration_text(self.layout, node.name)
             nodes.write_node(self.layout, node, index, programs["kubelet"], shared)
             if before is not None and before != self.description_text(node.name):
                 processes.stop(self.layout, [NODE_PREFIX + node.name])
+                if base != nodes.configuration_text(self.layout, node.name):
+                    nodes.remove_manager_states(self.layout, node.name)
             _, started = self.start_node(node.name, programs["simnode"], anchor)
             changed += [node.name] if started else []
         return changed
 
     def description_text(self, name: str) -> str | None:
         path = self.layout.node(name) / "node.json"
-        return path.read_text() + (self.layout.node(name) / "var/lib/kubelet/config.yaml").read_text() if path.exists() else None
+        return path.read_text() + nodes.configuration_text(self.layout, name) if path.exists() else None
 
     def start_node(self, name: str, simnode: Path, anchor: int) -> tuple[processes.Record, bool]:
         command = [str(simnode), "node", f"-dir={self.layout.node(name)}", f"-cgroup={self.layout.control_group(name)}"]

@@ -126,6 +126,18 @@ def write_configuration(layout: Layout, node: Node, index: int) -> bool:
     return True
 
 
+def configuration_text(layout: Layout, name: str) -> str:
+    """The base configuration as it stands in the node's folder; empty where there is none yet."""
+    path = layout.node(name) / "var/lib/kubelet/config.yaml"
+    return path.read_text() if path.exists() else ""
+
+
+def remove_manager_states(layout: Layout, name: str) -> None:
+    """Removes what the CPU and memory managers wrote down: a kubelet with other policies or reservations refuses to start on it."""
+    for key in ("cpu_manager_state", "memory_manager_state"):
+        (layout.node(name) / "var/lib/kubelet" / STATE_FILES[key]).unlink(missing_ok=True)
+
+
 def with_mem_total(machine: Mapping[str, Any], mem_total_bytes: int) -> dict[str, Any]:
     """The machine after a change of MemTotal: the difference spread evenly over the NUMA nodes in whole KiB, the rest on the first."""
     if mem_total_bytes <= 0 or mem_total_bytes % 1024:

@@ -21,7 +21,8 @@ def up(stack: str, *, target: str = "up") -> int:
     workspace = Workspace.of(stack=stack)
     if workspace.local:
         check_machine()
-        # A mistake in the file is told before anything is built or started. Other stacks' documents may lie with Pulumi: the program reads them.
+        # A mistake in the file is told before anything is built or started. Other stacks' documents may lie with Pulumi: the
+        # program reads them.
         plan_stack(load_stack_file(workspace.stack_file))
     steps = Steps(target, total=5 if workspace.local else 4)
     _bring_programs(steps, workspace)

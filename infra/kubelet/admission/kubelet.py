@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from infra.kubelet.admission.node import Node, start_node
 from infra.kubelet.admission.node_fit import Preemption, fit_requests, preempt, shortages, used_requests
+from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
 from infra.kubelet.admission.pod_validation import pod_errors
 from infra.kubelet.admission.pods import Container, Pod, ResourceList
 from infra.kubelet.faults import AllocationError, KubeletHangs, KubeletPanics, KubeletRefuses
@@ -199,6 +200,8 @@ class Kubelet:
         """What the kubelet does with the next pod. ConfigError where the document is no pod at all."""
         if not isinstance(pod, Pod):
             pod = Pod.from_dict(pod)
+        if self.node.pod_level_resources:
+            pod = with_pod_level_defaults(pod, fixed=self.node.pod_level_fixed_defaults)
         errors = pod_errors(pod, pod_level=self.node.pod_level_resources)
         if errors:
             return PodResult(pod.name, False, "InvalidPod", "; ".join(errors), "apiserver")
@@ -212,7 +215,7 @@ class Kubelet:
             self._admit_topology(admission)
             preempted = self._admit_fit(pod, counted)
             if pod.has_pod_level_resources and not self.node.pod_level_resources:
-                raise _Refused("podfeatures", "PodLevelResourcesNotAdmitted", "PodLevelResources feature gate is disabled")
+                raise _Refused("podfeatures", "PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
         except _Refused as refusal:
             self._release(uid)
             return PodResult(pod.name, False, refusal.reason, refusal.message, refusal.handler, qos, preempted=preempted)

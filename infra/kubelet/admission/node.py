@@ -24,7 +24,8 @@ from infra.kubelet.admission.reservation import (
     whole_units,
 )
 from infra.kubelet.configuration.decode import Configuration, load
-from infra.kubelet.configuration.validate import parse_cpu_set, validation_errors
+from infra.kubelet.configuration.fields import FIELDS
+from infra.kubelet.configuration.validate import one_of, parse_cpu_set, validation_errors
 from infra.kubelet.configuration.versions import cpu_option_gate, topology_option_gate
 from infra.kubelet.faults import AllocationError, KubeletHangs, KubeletRefuses
 from infra.kubelet.machine import Device, Machine
@@ -36,7 +37,6 @@ from infra.kubelet.managers.memory import StaticMemoryManager
 from infra.kubelet.managers.topology import DEFAULT_MAX_NUMA_NODES, NONE, SINGLE_NUMA_NODE, TopologyPolicy, topology_policy
 from infra.kubelet.quantity import NANO, round_up
 
-CPU_POLICIES, MEMORY_POLICIES = ("none", "static"), ("None", "Static")
 _EXCLUSIVE_OPTIONS = (
     ("full-pcpus-only", "distribute-cpus-across-cores"),
     ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
@@ -60,6 +60,7 @@ class Node:
     cpus: StaticCPUManager | None
     memory: StaticMemoryManager | None
     pod_level_resources: bool
+    pod_level_fixed_defaults: bool
     pod_level_managers: bool
 
     def ids(self, nodes: int) -> tuple[int, ...]:
@@ -123,6 +124,7 @@ def start_node(
         cpus=cpus,
         memory=memory,
         pod_level_resources=pod_level,
+        pod_level_fixed_defaults=gates["PodLevelResourcesFixDefaulting"],
         pod_level_managers=managers,
     )
 
@@ -226,9 +228,7 @@ def _cpu_manager(
             )
         return None
     if policy != "static":
-        raise KubeletRefuses(
-            stage, (f"cpuManagerPolicy: {policy!r} must be one of {', '.join(CPU_POLICIES)}.{did_you_mean(policy, CPU_POLICIES)}",)
-        )
+        raise KubeletRefuses(stage, (one_of("cpuManagerPolicy", policy, FIELDS["cpuManagerPolicy"].values),))
     if "cpu" not in reservation:
         raise KubeletRefuses(
             stage,
@@ -284,12 +284,7 @@ def _memory_manager(
     if policy == "None":
         return None
     if policy != "Static":
-        raise KubeletRefuses(
-            stage,
-            (
-                f"memoryManagerPolicy: {policy!r} must be one of {', '.join(MEMORY_POLICIES)}.{did_you_mean(policy, MEMORY_POLICIES)}",
-            ),
-        )
+        raise KubeletRefuses(stage, (one_of("memoryManagerPolicy", policy, FIELDS["memoryManagerPolicy"].values),))
     reservations: list[dict[str, Any]] = configuration["reservedMemory"] or []
     position = {node.id: index for index, node in enumerate(sorted(machine.numa_nodes, key=lambda node: node.id))}
     totals: dict[str, int] = {}

@@ -47,7 +47,8 @@ class Pod:
     containers: tuple[Container, ...]
     pod_requests: ResourceList | None
     pod_limits: ResourceList | None
-    pod_int64: dict[str, int | None]
+    pod_int64: dict[str, int | None]  # of pod_requests
+    pod_limits_int64: dict[str, int | None]
     overhead: ResourceList
     has_overhead: bool
     priority: int | None
@@ -73,11 +74,12 @@ class Pod:
         level = document.get("resources")
         requests = limits = None
         int64: dict[str, int | None] = {}
+        limits_int64: dict[str, int | None] = {}
         if level is not None:
             if not isinstance(level, Mapping):
                 raise _wrong(f"{path}.resources", level, 'an object with "requests" and "limits"')
             requests, int64 = _resource_list(level.get("requests"), f"{path}.resources.requests")
-            limits, _ = _resource_list(level.get("limits"), f"{path}.resources.limits")
+            limits, limits_int64 = _resource_list(level.get("limits"), f"{path}.resources.limits")
         overhead, _ = _resource_list(document.get("overhead"), f"{path}.overhead")
         return cls(
             name=name,
@@ -86,6 +88,7 @@ class Pod:
             pod_requests=requests,
             pod_limits=limits,
             pod_int64=int64,
+            pod_limits_int64=limits_int64,
             overhead=overhead,
             has_overhead=document.get("overhead") is not None,
             priority=priority,

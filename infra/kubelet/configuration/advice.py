@@ -11,8 +11,9 @@ from typing import Any
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.kubelet.admission.node import Node, start_node
 from infra.kubelet.admission.reservation import EVICTION_SIGNALS
-from infra.kubelet.configuration.decode import FIELDS, Configuration, load
-from infra.kubelet.configuration.flags import field_flag, field_flags
+from infra.kubelet.configuration.decode import Configuration, load
+from infra.kubelet.configuration.fields import FIELDS
+from infra.kubelet.configuration.flags import flag_meant
 from infra.kubelet.machine import Device, Machine
 from infra.kubelet.managers.cpu_topology import cpu_list
 from infra.kubelet.managers.topology import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
@@ -47,14 +48,12 @@ def _warn(code: str, path: str, message: str) -> Diagnosis:
 
 def suggest_field(name: str) -> str:
     """` Did you mean ...?` for a name that is no field of the configuration: flags, other case, near spellings."""
-    flag = field_flag(name.lstrip("-").replace("_", "-"))
-    if flag is not None:
+    flag = flag_meant(name)
+    if flag is None:
+        return did_you_mean(name, FIELDS)
+    if flag.name == name.lstrip("-").replace("_", "-"):
         return f" --{flag.name} is a flag; the field is {flag.field!r}."
-    kebab = "".join(f"-{c.lower()}" if c.isupper() else c for c in name)
-    near = field_flags().get(kebab.lower())
-    if near is not None and near.field != name:
-        return f" Did you mean {near.field!r}?"
-    return did_you_mean(name, FIELDS)
+    return f" Did you mean {flag.field!r}?"
 
 
 def _ignored_fields(c: Configuration) -> Iterator[Diagnosis]:

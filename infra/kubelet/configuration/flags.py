@@ -1,4 +1,4 @@
-"""The kubelet's command line: which flag stands for which field of the configuration (options.AddKubeletConfigFlags, v1.37.2)."""
+"""The kubelet's command line: flags that stand for a field (from the table of fields), all others, and how a flag's text is read."""
 
 from __future__ import annotations
 
@@ -8,59 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-# Flags whose name is the field's in kebab case, by the kind of their value.
-_SAME_NAME = {
-    "bool": "enableServer failSwapOn rotateCertificates enableDebuggingHandlers cgroupsPerQOS enableControllerAttachDetach "
-    "localStorageCapacityIsolation kernelMemcgNotification serializeImagePulls protectKernelDefaults registerNode",
-    "string": "containerRuntimeEndpoint imageServiceEndpoint tlsCertFile tlsPrivateKeyFile tlsMinVersion clusterDomain volumePluginDir "
-    "kubeletCgroups systemCgroups cgroupDriver cgroupRoot cpuManagerPolicy topologyManagerPolicy topologyManagerScope "
-    "memoryManagerPolicy hairpinMode resolvConf containerLogMaxSize systemReservedCgroup kubeReservedCgroup address "
-    "healthzBindAddress",
-    "int": "port readOnlyPort registryBurst eventBurst healthzPort oomScoreAdj maxPods containerLogMaxFiles nodeStatusMaxImages "
-    "maxOpenFiles evictionMaxPodGracePeriod podsPerCore",
-    "duration": "syncFrequency fileCheckFrequency httpCheckFrequency streamingConnectionIdleTimeout nodeStatusUpdateFrequency "
-    "volumeStatsAggPeriod cpuManagerReconcilePeriod runtimeRequestTimeout evictionPressureTransitionPeriod",
-    "list": "tlsCipherSuites allowedUnsafeSysctls enforceNodeAllocatable",
-    "map": "topologyManagerPolicyOptions qosReserved evictionSoftGracePeriod evictionMinimumReclaim systemReserved kubeReserved",
-    "pair": "cpuManagerPolicyOptions",
-    "thresholds": "evictionHard evictionSoft",
-    "gates": "featureGates",
-    "memory": "reservedMemory",
-    "taints": "registerWithTaints",
-}
-_OTHER_NAME = {
-    "pod-manifest-path": ("staticPodPath", "string"),
-    "manifest-url": ("staticPodURL", "string"),
-    "fail-cgroupv1": ("failCgroupV1", "bool"),
-    "anonymous-auth": ("authentication.anonymous.enabled", "bool"),
-    "authentication-token-webhook": ("authentication.webhook.enabled", "bool"),
-    "authentication-token-webhook-cache-ttl": ("authentication.webhook.cacheTTL", "duration"),
-    "client-ca-file": ("authentication.x509.clientCAFile", "string"),
-    "authorization-mode": ("authorization.mode", "string"),
-    "authorization-webhook-cache-authorized-ttl": ("authorization.webhook.cacheAuthorizedTTL", "duration"),
-    "authorization-webhook-cache-unauthorized-ttl": ("authorization.webhook.cacheUnauthorizedTTL", "duration"),
-    "rotate-server-certificates": ("serverTLSBootstrap", "bool"),
-    "registry-qps": ("registryPullQPS", "int"),
-    "event-qps": ("eventRecordQPS", "int"),
-    "contention-profiling": ("enableContentionProfiling", "bool"),
-    "cluster-dns": ("clusterDNS", "list"),
-    "minimum-image-ttl-duration": ("imageMinimumGCAge", "duration"),
-    "image-gc-high-threshold": ("imageGCHighThresholdPercent", "int"),
-    "image-gc-low-threshold": ("imageGCLowThresholdPercent", "int"),
-    "provider-id": ("providerID", "string"),
-    "cgroups-per-qos": ("cgroupsPerQOS", "bool"),
-    "pod-cidr": ("podCIDR", "string"),
-    "pod-max-pids": ("podPidsLimit", "int"),
-    "runonce": ("runOnce", "bool"),
-    "cpu-cfs-quota": ("cpuCFSQuota", "bool"),
-    "cpu-cfs-quota-period": ("cpuCFSQuotaPeriod", "duration"),
-    "make-iptables-util-chains": ("makeIPTablesUtilChains", "bool"),
-    "kube-api-content-type": ("contentType", "string"),
-    "kube-api-qps": ("kubeAPIQPS", "int"),
-    "kube-api-burst": ("kubeAPIBurst", "int"),
-    "reserved-cpus": ("reservedSystemCPUs", "string"),
-}
-# Flags that stand for no field of the configuration, with the kind of their value.
+from infra.kubelet.configuration.fields import FIELDS
+
+# Flags that stand for no field of the configuration, or for one that is not read from them, with the syntax of their value.
 OTHER_FLAGS = {
     **dict.fromkeys(
         [
@@ -99,18 +49,18 @@ OTHER_FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class FieldFlag:
-    """A flag for a field; `field` is its path in the configuration, `kind` what its value looks like."""
+    """A flag for a field; `field` is its path in the configuration, `syntax` what its value looks like."""
 
     name: str
     field: str
-    kind: str
+    syntax: str
 
     def parse(self, texts: list[str]) -> Any:
         """The value after all occurrences of the flag; ValueError says what is wrong with one."""
-        parse_one = _COLLECTIONS.get(self.kind)
+        parse_one = _COLLECTIONS.get(self.syntax)
         if parse_one is None:
-            return _SCALARS.get(self.kind, str)(texts[-1])
-        if self.kind in ("list", "memory", "taints"):
+            return _SCALARS.get(self.syntax, str)(texts[-1])
+        if self.syntax in ("list", "memory", "taints"):
             return [item for text in texts for item in parse_one(text)]
         return {name: value for text in texts for name, value in parse_one(text)}
 
@@ -118,16 +68,21 @@ class FieldFlag:
 @lru_cache(maxsize=1)
 def field_flags() -> dict[str, FieldFlag]:
     """All flags for fields, by name without dashes in front."""
-    found = {name: FieldFlag(name, field, kind) for name, (field, kind) in _OTHER_NAME.items()}
-    for kind, fields in _SAME_NAME.items():
-        for field in fields.split():
-            name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", field).lower()
-            found.setdefault(name, FieldFlag(name, field, kind))
+    found: dict[str, FieldFlag] = {}
+    for field in FIELDS.values():
+        for name, member in field.flags.items():
+            path = f"{field.name}.{member}" if member else field.name
+            found[name] = FieldFlag(name, path, field.kind.at(member).flag_syntax)
     return found
 
 
 def field_flag(name: str) -> FieldFlag | None:
     return field_flags().get(name)
+
+
+def flag_meant(name: str) -> FieldFlag | None:
+    """The flag that a name stands for which is no field: the flag itself, with dashes, underscores or in camel case (reservedCPUs)."""
+    return field_flag(re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.lstrip("-")).replace("_", "-").lower())
 
 
 def _boolean(text: str) -> bool:

@@ -18,12 +18,12 @@ from typing import Any
 import yaml
 
 from infra.diagnosis import did_you_mean
-from infra.kubelet.configuration.decode import FIELDS, load
+from infra.kubelet.configuration.decode import load
+from infra.kubelet.configuration.fields import FIELDS, HEADER
 from infra.kubelet.configuration.flags import OTHER_FLAGS, FieldFlag, field_flag, field_flags
 from infra.kubelet.faults import KubeletRefuses
 from infra.kubelet.quantity import parse_json_quantity
 
-API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 DROP_IN_SUFFIX = ".conf"
 _STAGE = "load"
 # Without --config the kubelet starts from the defaults of the time before configuration files.
@@ -65,8 +65,8 @@ def effective_configuration(
     else:
         given = _parse(base, "--config")
         _check_header(given, "--config")
-        document = {name: value for name, value in given.items() if name in FIELDS and name not in ("apiVersion", "kind")}
-        unknown = tuple(name for name in given if name not in FIELDS)
+        document = {name: value for name, value in given.items() if name in FIELDS}
+        unknown = tuple(name for name in given if name not in FIELDS and name not in HEADER)
         _defaults_of_base(document, kubernetes_version)
     applied: list[str] = []
     skipped: list[str] = []
@@ -114,13 +114,16 @@ def _parse(text: str, path: str) -> dict[str, Any]:
 
 
 def _check_header(document: Mapping[str, Any], path: str) -> None:
-    version, kind = document.get("apiVersion"), document.get("kind")
-    if version == API_VERSION and kind == KIND:
+    given = {name: document.get(name) for name in HEADER}
+    if given == HEADER:
         return
-    if not version or not kind:
-        missing = "apiVersion" if not version else "kind"
-        raise KubeletRefuses(_STAGE, (f"{path}: has no {missing}; begin it with apiVersion: {API_VERSION} and kind: {KIND}",))
-    raise KubeletRefuses(_STAGE, (f"{path}: is {version} {kind}; the kubelet takes {API_VERSION} {KIND}",))
+    missing = next((name for name, value in given.items() if not value), None)
+    if missing:
+        begin = " and ".join(f"{name}: {value}" for name, value in HEADER.items())
+        raise KubeletRefuses(_STAGE, (f"{path}: has no {missing}; begin it with {begin}",))
+    raise KubeletRefuses(
+        _STAGE, (f"{path}: is {' '.join(map(str, given.values()))}; the kubelet takes {' '.join(HEADER.values())}",)
+    )
 
 
 def _drop_in(text: str, path: str) -> dict[str, Any]:
@@ -161,7 +164,7 @@ def _unmarshal(document: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in sorted(document):
         field = canonical.get(name.lower())
-        if field is None or field in ("apiVersion", "kind"):
+        if field is None:
             continue
         value = document[name]
         if field in found and isinstance(found[field], dict) and isinstance(value, Mapping):
@@ -185,7 +188,7 @@ def _apply_flags(document: dict[str, Any], flags: Sequence[str]) -> None:
         if flag is None and name not in OTHER_FLAGS:
             raise KubeletRefuses("flags", (f"unknown flag: --{name}.{did_you_mean(name, [*field_flags(), *OTHER_FLAGS])}",))
         if not equals:
-            if (flag.kind if flag else OTHER_FLAGS[name]) == "bool":
+            if (flag.syntax if flag else OTHER_FLAGS[name]) == "bool":
                 value = "true"
             elif waiting:
                 value = waiting.pop(0)

@@ -12,13 +12,10 @@ from urllib.parse import urlsplit
 
 from infra.diagnosis import did_you_mean
 from infra.kubelet.admission.node_fit import is_qualified_name
-from infra.kubelet.configuration.decode import SECOND, Configuration
+from infra.kubelet.configuration.decode import Configuration
+from infra.kubelet.configuration.fields import FIELDS
+from infra.kubelet.configuration.go_types import SECOND
 
-TOPOLOGY_POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
-TOPOLOGY_SCOPES = ("container", "pod")
-_PERCENT, _PORT = (0, 100), (1, 65535)
-_ENFORCEMENTS = ("pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible", "none")
-_CREDENTIAL_POLICIES = ("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _USER_NAMESPACE_UNIT = 65536
 _PREVIOUS_THROTTLING_FACTOR = 0.9
@@ -29,10 +26,8 @@ _NAMESPACED_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.", "kernel
 
 def validation_errors(c: Configuration) -> list[str]:
     """Everything that ValidateKubeletConfiguration refuses."""
-    if c.given <= _CHECKED_ELSEWHERE:
-        # Defaults are valid under any feature gates, so the other fields need no look.
-        return [*_topology(c), *_reserved_cpus(c), *_reserved_memory(c)]
     return [
+        *_bounds(c),
         *_numbers(c),
         *_images(c),
         *_taints(c),
@@ -49,53 +44,27 @@ def validation_errors(c: Configuration) -> list[str]:
     ]
 
 
-_CHECKED_ELSEWHERE = frozenset(
-    (
-        *("topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions", "cpuManagerPolicy", "evictionHard"),
-        *(
-            "cpuManagerPolicyOptions",
-            "memoryManagerPolicy",
-            "reservedMemory",
-            "reservedSystemCPUs",
-            "kubeReserved",
-            "systemReserved",
-        ),
-        *("featureGates", "apiVersion", "kind", "mergeDefaultEvictionSettings"),
-    )
-)
-
-
-def _outside(c: Configuration, name: str, limits: tuple[int, int]) -> Iterator[str]:
-    if not limits[0] <= c[name] <= limits[1]:
-        yield f"{name}: {c[name]} must be between {limits[0]} and {limits[1]}"
+def _bounds(c: Configuration) -> Iterator[str]:
+    for field in FIELDS.values():
+        value = c[field.name]
+        if field.bounds is None or value is None:
+            continue
+        lowest, highest = field.bounds
+        if highest is not None and not lowest <= value <= highest:
+            yield f"{field.name}: {value} must be between {lowest} and {highest}"
+        elif value < lowest:
+            yield f"{field.name}: {value} must {f'be at least {lowest}' if lowest else 'not be negative'}"
 
 
 def _numbers(c: Configuration) -> Iterator[str]:
-    for name in ("eventBurst", "eventRecordQPS", "kubeAPIBurst", "kubeAPIQPS", "maxOpenFiles", "maxPods", "podsPerCore"):
-        if c[name] < 0:
-            yield f"{name}: {c[name]} must not be negative"
-    for name in ("registryBurst", "registryPullQPS"):
-        if c[name] < 0:
-            yield f"{name}: {c[name]} must not be negative"
-    if c["nodeLeaseDurationSeconds"] <= 0:
-        yield f"nodeLeaseDurationSeconds: {c['nodeLeaseDurationSeconds']} must be greater than 0"
     if c["systemCgroups"] and not c["cgroupRoot"]:
         yield "systemCgroups: needs cgroupRoot; give both or neither"
-    for name in ("healthzPort", "readOnlyPort"):
-        if c[name] != 0:
-            yield from _outside(c, name, _PORT)
-    yield from _outside(c, "port", _PORT)
     period = c["cpuCFSQuotaPeriod"]
     if not c.gates["CustomCPUCFSQuotaPeriod"]:
         if period != SECOND // 10:
             yield "cpuCFSQuotaPeriod: a value other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod"
     elif not SECOND // 1000 <= period <= SECOND:
         yield "cpuCFSQuotaPeriod: must be between 1ms and 1s"
-    yield from _outside(c, "iptablesDropBit", (0, 31))
-    yield from _outside(c, "iptablesMasqueradeBit", (0, 31))
-    yield from _outside(c, "oomScoreAdj", (-1000, 1000))
-    if c["nodeStatusMaxImages"] < -1:
-        yield f"nodeStatusMaxImages: {c['nodeStatusMaxImages']} must be -1 or greater"
     if c["serverTLSBootstrap"] and not c.gates["RotateKubeletServerCertificate"]:
         yield "serverTLSBootstrap: needs the feature gate RotateKubeletServerCertificate"
     if c["runOnce"]:
@@ -132,8 +101,6 @@ def _normal_sysctl(name: str) -> str:
 
 def _images(c: Configuration) -> Iterator[str]:
     high, low = c["imageGCHighThresholdPercent"], c["imageGCLowThresholdPercent"]
-    yield from _outside(c, "imageGCHighThresholdPercent", _PERCENT)
-    yield from _outside(c, "imageGCLowThresholdPercent", _PERCENT)
     if low >= high:
         yield f"imageGCLowThresholdPercent: {low} must be less than imageGCHighThresholdPercent {high}"
     oldest, youngest = c["imageMaximumGCAge"], c["imageMinimumGCAge"]
@@ -144,14 +111,11 @@ def _images(c: Configuration) -> Iterator[str]:
     if 0 < oldest <= youngest:
         yield "imageMaximumGCAge: must be greater than imageMinimumGCAge"
     pulls = c["maxParallelImagePulls"]
-    if pulls is not None and pulls < 1:
-        yield f"maxParallelImagePulls: {pulls} must be positive"
     if pulls is not None and pulls > 1 and c["serializeImagePulls"]:
         yield f"maxParallelImagePulls: {pulls} needs serializeImagePulls: false"
     policy, allowed = c["imagePullCredentialsVerificationPolicy"], c["preloadedImagesVerificationAllowlist"]
     if c.gates["KubeletEnsureSecretPulledImages"]:
-        if policy not in _CREDENTIAL_POLICIES:
-            yield _one_of("imagePullCredentialsVerificationPolicy", policy, _CREDENTIAL_POLICIES)
+        yield from _spelling(c, "imagePullCredentialsVerificationPolicy")
         if allowed and policy != "NeverVerifyAllowlistedImages":
             yield "preloadedImagesVerificationAllowlist: needs imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages"
         else:
@@ -179,19 +143,23 @@ def _taints(c: Configuration) -> Iterator[str]:
         elif len(taint["value"]) > 63 or not _LABEL_VALUE.fullmatch(taint["value"]):
             yield f"{path}.value: {taint['value']!r} is no taint value"
         elif taint["effect"] and taint["effect"] not in _TAINT_EFFECTS:
-            yield _one_of(f"{path}.effect", taint["effect"], _TAINT_EFFECTS)
+            yield one_of(f"{path}.effect", taint["effect"], _TAINT_EFFECTS)
         if taint["timeAdded"] is not None:
             yield f"{path}.timeAdded: must be left out"
 
 
 def _topology(c: Configuration) -> Iterator[str]:
-    if c["topologyManagerPolicy"] not in TOPOLOGY_POLICIES:
-        yield _one_of("topologyManagerPolicy", c["topologyManagerPolicy"], TOPOLOGY_POLICIES)
-    if c["topologyManagerScope"] not in TOPOLOGY_SCOPES:
-        yield _one_of("topologyManagerScope", c["topologyManagerScope"], TOPOLOGY_SCOPES)
+    yield from _spelling(c, "topologyManagerPolicy")
+    yield from _spelling(c, "topologyManagerScope")
 
 
-def _one_of(path: str, value: object, allowed: Iterable[str]) -> str:
+def _spelling(c: Configuration, name: str) -> Iterator[str]:
+    if c[name] not in FIELDS[name].values:
+        yield one_of(name, c[name], FIELDS[name].values)
+
+
+def one_of(path: str, value: object, allowed: Iterable[str]) -> str:
+    """What is wrong with a value that is none of `allowed`."""
     return f"{path}: {value!r} must be one of {', '.join(allowed)}.{did_you_mean(str(value), allowed)}"
 
 
@@ -219,7 +187,7 @@ def _swap_and_restarts(c: Configuration) -> Iterator[str]:
     behavior = c["memorySwap"]["swapBehavior"]
     if c.gates["NodeSwap"]:
         if behavior not in ("", "NoSwap", "LimitedSwap"):
-            yield _one_of("memorySwap.swapBehavior", behavior, ("NoSwap", "LimitedSwap"))
+            yield one_of("memorySwap.swapBehavior", behavior, ("NoSwap", "LimitedSwap"))
     elif behavior:
         yield "memorySwap.swapBehavior: needs the feature gate NodeSwap"
     longest = c["crashLoopBackOff"]["maxContainerRestartPeriod"]
@@ -241,8 +209,8 @@ def _node_allocatable(c: Configuration) -> Iterator[str]:
             yield f"enforceNodeAllocatable: {value!r} stands there twice"
             continue
         seen.add(value)
-        if value not in _ENFORCEMENTS:
-            yield _one_of("enforceNodeAllocatable", value, _ENFORCEMENTS)
+        if value not in FIELDS["enforceNodeAllocatable"].values:
+            yield one_of("enforceNodeAllocatable", value, FIELDS["enforceNodeAllocatable"].values)
             continue
         if value == "none":
             if len(enforced) > 1:
@@ -253,8 +221,7 @@ def _node_allocatable(c: Configuration) -> Iterator[str]:
             yield f"{cgroup}: must be given where enforceNodeAllocatable holds {value}"
         if not c["cgroupsPerQOS"]:
             yield f"cgroupsPerQOS: must be true where enforceNodeAllocatable holds {value}"
-    if c["hairpinMode"] not in ("none", "hairpin-veth", "promiscuous-bridge"):
-        yield _one_of("hairpinMode", c["hairpinMode"], ("none", "hairpin-veth", "promiscuous-bridge"))
+    yield from _spelling(c, "hairpinMode")
 
 
 def _reserved_cpus(c: Configuration) -> Iterator[str]:
@@ -317,7 +284,7 @@ def _logging_and_tracing(c: Configuration) -> Iterator[str]:
     if logging["flushFrequency"] <= 0:
         yield "logging.flushFrequency: must be greater than zero"
     if logging["format"] not in ("text", "json"):
-        yield _one_of("logging.format", logging["format"], ("text", "json"))
+        yield one_of("logging.format", logging["format"], ("text", "json"))
     for path, verbosity in [("logging.verbosity", logging["verbosity"])] + [
         (f"logging.vmodule[{i}].verbosity", item["verbosity"]) for i, item in enumerate(logging["vmodule"] or ())
     ]:
@@ -360,8 +327,7 @@ def _memory_qos(c: Configuration) -> Iterator[str]:
         yield f"memoryThrottlingFactor: {factor} must be greater than 0 and at most 1"
     if policy == "TieredReservation" and not on:
         yield "memoryReservationPolicy: TieredReservation needs the feature gate MemoryQoS"
-    if policy not in ("None", "TieredReservation"):
-        yield _one_of("memoryReservationPolicy", policy, ("None", "TieredReservation"))
+    yield from _spelling(c, "memoryReservationPolicy")
 
 
 def _logs(c: Configuration) -> Iterator[str]:
@@ -369,12 +335,8 @@ def _logs(c: Configuration) -> Iterator[str]:
         yield "enableSystemLogQuery: needs the feature gate NodeLogQuery"
     if c["enableSystemLogQuery"] and not c["enableSystemLogHandler"]:
         yield "enableSystemLogQuery: needs enableSystemLogHandler: true"
-    if c["containerLogMaxWorkers"] < 1:
-        yield f"containerLogMaxWorkers: {c['containerLogMaxWorkers']} must be at least 1"
     if c["containerLogMonitorInterval"] < 3 * SECOND:
         yield "containerLogMonitorInterval: must be at least 3s"
-    if c["containerLogMaxFiles"] <= 1:
-        yield f"containerLogMaxFiles: {c['containerLogMaxFiles']} must be greater than 1"
     directory = c["podLogsDir"]
     if not directory.startswith("/"):
         # The kubelet resolves a relative path against the folder of its configuration file.

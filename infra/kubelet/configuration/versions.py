@@ -1,8 +1,8 @@
-"""What differs between the kubelets of Kubernetes 1.33 to 1.37, in one table.
+"""What differs between the kubelets of Kubernetes 1.33 to 1.37, in one place.
 
 Read in k8s.io/kubernetes v1.33.0, v1.34.0, v1.35.0, v1.36.0 and v1.37.2 (cpumanager and topologymanager policy_options.go,
-devicemanager/topology_hints.go, cpumanager/cpu_assignment.go, k8s.io/kubelet config/v1beta1/types.go). Feature gates have a table of
-their own (feature_gates.json). The simulator is proven against 1.37; for earlier versions it follows this table.
+devicemanager/topology_hints.go, cpumanager/cpu_assignment.go). Which fields and options a version knows stands in fields.py; feature
+gates have a table of their own (feature_gates.json). The simulator is proven against 1.37; for earlier versions it follows this table.
 """
 
 from __future__ import annotations
@@ -13,27 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from infra.errors import ConfigError
+from infra.kubelet.configuration.fields import FIELDS, STABLE, Field
 
 SUPPORTED = ("1.33", "1.34", "1.35", "1.36", "1.37")
 PROVEN = "1.37"
-ALPHA, BETA, STABLE = "alpha", "beta", "stable"
 Version = tuple[int, int]
-
-# Stage of each policy option by the version since which it has it.
-_CPU_OPTIONS: dict[str, dict[str, str]] = {
-    "full-pcpus-only": {"1.33": STABLE},
-    "strict-cpu-reservation": {"1.33": BETA, "1.35": STABLE},
-    "prefer-align-cpus-by-uncorecache": {"1.33": ALPHA, "1.34": BETA, "1.36": STABLE},
-    "distribute-cpus-across-numa": {"1.33": BETA},
-    "align-by-socket": {"1.33": ALPHA},
-    "distribute-cpus-across-cores": {"1.33": ALPHA},
-}
-_TOPOLOGY_OPTIONS: dict[str, dict[str, str]] = {
-    "prefer-closest-numa-nodes": {"1.33": STABLE},
-    "max-allowable-numa-nodes": {"1.33": BETA, "1.35": STABLE},
-}
-# Fields of KubeletConfiguration that an earlier kubelet does not know, and so ignores.
-_FIELDS_SINCE = {"memoryReservationPolicy": "1.36", "tlsCurvePreferences": "1.36", "defaultPodSysctls": "1.37"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +50,9 @@ def rules_of(kubernetes_version: str) -> VersionRules:
     number = parse_version(version)
     return VersionRules(
         version=version,
-        cpu_options={name: _stage(history, number) for name, history in _CPU_OPTIONS.items()},
-        topology_options={name: _stage(history, number) for name, history in _TOPOLOGY_OPTIONS.items()},
-        unknown_fields=frozenset(name for name, since in _FIELDS_SINCE.items() if parse_version(since) > number),
+        cpu_options=_stages("cpuManagerPolicyOptions", number),
+        topology_options=_stages("topologyManagerPolicyOptions", number),
+        unknown_fields=frozenset(name for name, field in FIELDS.items() if not _knows(field, number)),
         device_hints_on_device_nodes_only=number >= (1, 36),
         distribution_knows_sockets=number >= (1, 37),
         uncore_cache_takes_odd_requests=number >= (1, 34),
@@ -81,8 +65,19 @@ def parse_version(text: str) -> Version:
     return int(major), int(minor)
 
 
-def _stage(history: Mapping[str, str], version: Version) -> str:
-    return [stage for since, stage in history.items() if parse_version(since) <= version][-1]
+def _knows(field: Field, version: Version) -> bool:
+    later = bool(field.since) and parse_version(field.since) > version
+    return not later and not (field.removed and parse_version(field.removed) <= version)
+
+
+def _stages(field: str, version: Version) -> dict[str, str]:
+    """The policy options of a field that a version knows, with their stages there."""
+    known: dict[str, str] = {}
+    for name, history in FIELDS[field].options.items():
+        for since, stage in history.items():
+            if parse_version(since) <= version:
+                known[name] = stage
+    return known
 
 
 def cpu_option_gate(name: str, kubernetes_version: str) -> str | None:

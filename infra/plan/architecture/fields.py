@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from infra.diagnosis import Diagnosis, did_you_mean
 
@@ -25,6 +25,14 @@ class ConfigFields:
 
     def problem(self, name: str, message: str, *, code: str = "InvalidValue") -> None:
         self.problems.append(Diagnosis(path=self.at(name), code=code, message=message))
+
+    @overload
+    def integer(self, *names: str, default: int, minimum: int = 0, maximum: int = LARGEST_VALUE) -> int: ...
+
+    @overload
+    def integer(
+        self, *names: str, default: None = None, required: bool = False, minimum: int = 0, maximum: int = LARGEST_VALUE
+    ) -> int | None: ...
 
     def integer(
         self,
@@ -54,6 +62,10 @@ class ConfigFields:
                 names[0], f"is missing; the plan needs it from config.json ({' or '.join(names)}).{near}", code="MissingField"
             )
         return default
+
+    def required_integer(self, name: str) -> int:
+        """The field, at least 1; where it is not there, a problem and 1."""
+        return self.integer(name, required=True, minimum=1) or 1
 
     def boolean(self, *names: str, default: bool = False) -> bool:
         for name in names:

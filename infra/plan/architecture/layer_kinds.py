@@ -20,7 +20,7 @@ def mixture(
         return None, ("dense",) * layers
     shared = text.integer("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
     if shared is None:
-        shared = (text.integer("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0) or 0) * width
+        shared = (text.integer("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=0)) * width
     if model_type.startswith("llama4"):
         shared = width
     elif model_type.startswith("gemma4"):
@@ -29,8 +29,7 @@ def mixture(
         experts=experts,
         experts_per_token=text.integer(
             "num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts", "moe_k", default=1, minimum=1
-        )
-        or 1,
+        ),
         intermediate=width,
         shared_intermediate=shared,
         shared_gate=model_type in ("qwen2_moe", "qwen3_next", "qwen3_5_moe_text"),
@@ -48,10 +47,10 @@ def _mixture_layers(text: ConfigFields, model_type: str, layers: int) -> tuple[s
     if types is not None and len(types) == layers:
         return tuple("moe" if kind == "sparse" else "dense" for kind in types)
     if model_type.startswith("llama4"):
-        step = text.integer("interleave_moe_layer_step", default=1, minimum=1) or 1
+        step = text.integer("interleave_moe_layer_step", default=1, minimum=1)
         return tuple("moe" if (layer + 1) % step == 0 else "dense" for layer in range(layers))
-    dense_first = text.integer("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", default=0) or 0
-    step = text.integer("moe_layer_freq", "decoder_sparse_step", "moe_layer_interval", default=1, minimum=1) or 1
+    dense_first = text.integer("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers", default=0)
+    step = text.integer("moe_layer_freq", "decoder_sparse_step", "moe_layer_interval", default=1, minimum=1)
     dense_listed = {layer for layer in text.sequence("mlp_only_layers") or () if isinstance(layer, int)}
     if text.values.get("decoder_sparse_step") is not None:
         return tuple("moe" if layer not in dense_listed and (layer + 1) % step == 0 else "dense" for layer in range(layers))
@@ -109,20 +108,20 @@ def _named_kinds(text: ConfigFields, types: list[str], layers: int) -> tuple[Att
 
 def _regular_kinds(text: ConfigFields, model_type: str, layers: int, linear: LinearAttention | None) -> tuple[AttentionKind, ...]:
     if linear is not None:
-        return _full_every(layers, text.integer("full_attention_interval", default=4, minimum=1) or 4, "linear")
+        return _full_every(layers, text.integer("full_attention_interval", default=4, minimum=1), "linear")
     indices = text.sequence("attn_layer_indices")
     if indices is not None:
         mixed: list[AttentionKind] = ["full" if layer in indices else "mamba" for layer in range(layers)]
         return tuple(mixed)
     if model_type.startswith("llama4") and text.integer("attention_chunk_size"):
-        return _full_every(layers, text.integer("no_rope_layer_interval", default=4, minimum=1) or 4, "chunked")
+        return _full_every(layers, text.integer("no_rope_layer_interval", default=4, minimum=1), "chunked")
     if text.integer("sliding_window"):
         if model_type.startswith(("gemma3", "gemma4")):
             return _full_every(
-                layers, text.integer("sliding_window_pattern", "_sliding_window_pattern", default=6, minimum=1) or 6, "sliding"
+                layers, text.integer("sliding_window_pattern", "_sliding_window_pattern", default=6, minimum=1), "sliding"
             )
         if model_type == "cohere2":
-            return _full_every(layers, text.integer("sliding_window_pattern", default=4, minimum=1) or 4, "sliding")
+            return _full_every(layers, text.integer("sliding_window_pattern", default=4, minimum=1), "sliding")
         if model_type in ("gemma2", "gpt_oss"):
             return _full_every(layers, 2, "sliding")
         if model_type in ("mistral", "mixtral", "phi3", "starcoder2"):

@@ -10,13 +10,13 @@ from infra.catalog.load import classes_without_pipeline_parallel
 from infra.catalog.types import Model
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError
+from infra.plan.architecture.attention_variants import latent_attention, linear_attention, state_dtype_bytes, state_space
 from infra.plan.architecture.families import (
     FOUR_NORM_TYPES,
     FULL_NORM_TYPES,
     HEAD_NORM_TYPES,
     LAYER_NORM_TYPES,
     LEARNED_POSITIONS,
-    MLA_TYPES,
     QKV_BIAS_TYPES,
     UNGATED_TYPES,
     UNTIED_BY_DEFAULT,
@@ -25,29 +25,10 @@ from infra.plan.architecture.families import (
 )
 from infra.plan.architecture.fields import LARGEST_LAYER_COUNT, ConfigFields
 from infra.plan.architecture.layer_kinds import layer_kinds, mixture
-from infra.plan.architecture.quantization import DTYPE_BYTES, Quantization, quantization_from_config
-from infra.plan.architecture.types import (
-    Architecture,
-    AttentionKind,
-    LatentAttention,
-    LinearAttention,
-    MixtureOfExperts,
-    StateSpace,
-    VisionTower,
-)
+from infra.plan.architecture.quantization import DTYPE_BYTES, Quantization
+from infra.plan.architecture.quantization_config import quantization_from_config
+from infra.plan.architecture.types import Architecture
 from infra.plan.architecture.vision import vision_tower
-
-__all__ = [
-    "Architecture",
-    "AttentionKind",
-    "LatentAttention",
-    "LinearAttention",
-    "MixtureOfExperts",
-    "StateSpace",
-    "VisionTower",
-    "architecture_of",
-    "from_config_json",
-]
 
 
 def from_config_json(
@@ -60,8 +41,8 @@ def from_config_json(
 ) -> Architecture:
     """The Architecture of a config.json (its own names, nested `text_config` and `quantization_config` included).
 
-    `path` is where the map stands in the input ("models[0].modelConfig"). `vision_parameters` replaces the count of the vision tower.
-    `no_pipeline_classes` are vLLM's classes without pipeline parallel. ConfigError lists all that is missing or wrong.
+    `path` is where the map stands in the input ("models[0].modelConfig"). `vision_parameters` replaces the count of the vision
+    tower. `no_pipeline_classes` are vLLM's classes without pipeline parallel. ConfigError lists all that is missing or wrong.
     """
     problems: list[Diagnosis] = []
     if not isinstance(raw, Mapping):
@@ -107,11 +88,8 @@ def _read(
     vocab = text.integer("vocab_size", required=True, minimum=1)
     if layers is None or hidden is None or heads is None or vocab is None:
         return None
-    kv_heads = (
-        text.integer(
-            "num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "kv_n_heads", default=heads, minimum=1
-        )
-        or heads
+    kv_heads = text.integer(
+        "num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "kv_n_heads", default=heads, minimum=1
     )
     if model_type in ("gpt_bigcode", "falcon") and text.boolean("multi_query") and not text.boolean("new_decoder_architecture"):
         kv_heads = 1
@@ -130,13 +108,13 @@ def _read(
     intermediate = text.integer(*WIDTH_NAMES_LLAMA4 if model_type.startswith("llama4") else WIDTH_NAMES)
     if intermediate is None:
         intermediate = 4 * hidden if model_type in UNGATED_TYPES else None
-    mla = _latent_attention(text, model_type)
+    mla = latent_attention(text, model_type)
     moe, mlp = mixture(text, model_type, layers, intermediate)
     if intermediate is None and moe is None:
         text.integer("intermediate_size", required=True)
         return None
-    linear = _linear_attention(text)
-    state_space = _state_space(text, hidden)
+    linear = linear_attention(text)
+    mamba = state_space(text, hidden)
     attention, mlp = layer_kinds(text, model_type, layers, mla, linear, mlp)
     sliding = text.integer("sliding_window", "attention_chunk_size")
     if model_type in ("qwen2", "qwen3", "qwen2_vl", "qwen2_5_vl") and not text.boolean("use_sliding_window"):
@@ -173,7 +151,7 @@ def _read(
             )
         )
         dtype = "bfloat16"
-    encoder_layers = text.integer("encoder_layers", default=0, maximum=LARGEST_LAYER_COUNT) or 0
+    encoder_layers = text.integer("encoder_layers", default=0, maximum=LARGEST_LAYER_COUNT)
     global_head_dim = text.integer("global_head_dim", minimum=1)
     return Architecture(
         name=name or str(top.values.get("_name_or_path") or model_type),
@@ -184,7 +162,7 @@ def _read(
         heads=heads,
         kv_heads=1 if model_type == "mamba" else kv_heads,
         head_dim=head_dim,
-        v_head_dim=mla.v_head_dim if mla else text.integer("v_head_dim", default=head_dim, minimum=1) or head_dim,
+        v_head_dim=mla.v_head_dim if mla else text.integer("v_head_dim", default=head_dim, minimum=1),
         vocab=vocab,
         intermediate=intermediate or 0,
         attention=attention,
@@ -193,7 +171,7 @@ def _read(
         mla=mla,
         shared_index_layers=frozenset(layer for layer, kind in enumerate(text.sequence("indexer_types") or ()) if kind == "shared"),
         linear=linear if "linear" in attention else None,
-        state_space=state_space if "mamba" in attention else None,
+        state_space=mamba if "mamba" in attention else None,
         sliding_window=sliding,
         global_head_dim=global_head_dim,
         global_kv_heads=text.integer("num_global_key_value_heads", minimum=1),
@@ -217,14 +195,15 @@ def _read(
         norm_has_bias=model_type in LAYER_NORM_TYPES,
         position_embeddings=_position_embeddings(text, model_type),
         vision=vision_tower(top, hidden, vision_parameters),
-        mtp_layers=text.integer("num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0)
-        or 0,
+        mtp_layers=text.integer(
+            "num_nextn_predict_layers", "mtp_num_hidden_layers", default=1 if model_type == "qwen3_next" else 0
+        ),
         mtp_own_embeddings=text.integer("num_nextn_predict_layers") is not None and model_type != "glm_moe_dsa",
         encoder_decoder=text.boolean("is_encoder_decoder", default=outer_type in ("whisper", "t5", "bart", "mbart")),
         encoder_layers=encoder_layers,
-        encoder_intermediate=text.integer("encoder_ffn_dim", default=0) or 0,
-        encoder_channels=text.integer("num_mel_bins", default=0) or 0,
-        encoder_positions=text.integer("max_source_positions", default=0) or 0,
+        encoder_intermediate=text.integer("encoder_ffn_dim", default=0),
+        encoder_channels=text.integer("num_mel_bins", default=0),
+        encoder_positions=text.integer("max_source_positions", default=0),
         max_position_embeddings=text.integer(
             "max_position_embeddings",
             "n_positions",
@@ -233,78 +212,11 @@ def _read(
             "max_target_positions",
             "model_max_length",
             default=0,
-        )
-        or 0,
-        state_dtype_bytes=_state_dtype_bytes(text, model_type),
+        ),
+        state_dtype_bytes=state_dtype_bytes(text, model_type),
         dtype=dtype,
         quantization=quantization,
         supports_pipeline_parallel=class_name not in no_pipeline_classes,
-    )
-
-
-def _state_dtype_bytes(text: ConfigFields, model_type: str) -> int | None:
-    named = (
-        text.values.get("mamba_ssm_dtype")
-        or text.values.get("mamba_ssm_cache_dtype")
-        or ("float32" if model_type == "nemotron_h" else None)
-    )
-    return DTYPE_BYTES.get(str(named)) if named else None
-
-
-def _latent_attention(text: ConfigFields, model_type: str) -> LatentAttention | None:
-    rank = text.integer("kv_lora_rank")
-    if not rank or model_type not in MLA_TYPES:
-        return None
-    nope = text.integer("qk_nope_head_dim", required=True, minimum=1)
-    rope = text.integer("qk_rope_head_dim", required=True, minimum=1)
-    value = text.integer("v_head_dim", required=True, minimum=1)
-    if nope is None or rope is None or value is None:
-        return None
-    return LatentAttention(
-        kv_lora_rank=rank,
-        q_lora_rank=text.integer("q_lora_rank") or None,
-        nope_head_dim=nope,
-        rope_head_dim=rope,
-        v_head_dim=value,
-        index_heads=text.integer("index_n_heads", default=0) or 0,
-        index_head_dim=text.integer("index_head_dim", default=0) or 0,
-    )
-
-
-def _linear_attention(text: ConfigFields) -> LinearAttention | None:
-    values = {
-        name: text.integer(key, minimum=1)
-        for name, key in (
-            ("key_heads", "linear_num_key_heads"),
-            ("value_heads", "linear_num_value_heads"),
-            ("key_head_dim", "linear_key_head_dim"),
-            ("value_head_dim", "linear_value_head_dim"),
-            ("conv_kernel", "linear_conv_kernel_dim"),
-        )
-    }
-    present = {name: value for name, value in values.items() if value is not None}
-    return LinearAttention(**present) if len(present) == len(values) else None
-
-
-def _state_space(text: ConfigFields, hidden: int) -> StateSpace | None:
-    state = text.integer("mamba_d_state", "ssm_state_size", minimum=1)
-    if state is None:
-        return None
-    head_dim = text.integer("mamba_d_head", "mamba_head_dim", minimum=1)
-    heads = text.integer("mamba_n_heads", "mamba_num_heads", minimum=1)
-    expand = text.integer("mamba_expand", "expand", default=2, minimum=1) or 2
-    if head_dim is None and heads is not None:
-        head_dim = expand * hidden // heads
-    if heads is None or head_dim is None:
-        return None
-    return StateSpace(
-        heads=heads,
-        head_dim=head_dim,
-        groups=text.integer("mamba_n_groups", "n_groups", default=1, minimum=1) or 1,
-        state=state,
-        conv_kernel=text.integer("mamba_d_conv", "conv_kernel", default=4, minimum=1) or 4,
-        conv_bias=text.boolean("mamba_conv_bias", "use_conv_bias", default=True),
-        proj_bias=text.boolean("mamba_proj_bias"),
     )
 
 
@@ -320,7 +232,7 @@ def _position_embeddings(text: ConfigFields, model_type: str) -> int:
     offset = LEARNED_POSITIONS.get(model_type)
     if offset is None:
         return 0
-    positions = text.integer("max_position_embeddings", "n_positions", "max_target_positions", default=0) or 0
+    positions = text.integer("max_position_embeddings", "n_positions", "max_target_positions", default=0)
     return positions + offset
 
 

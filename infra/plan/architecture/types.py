@@ -13,7 +13,8 @@ AttentionKind = Literal["full", "sliding", "chunked", "mla", "linear", "mamba", 
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureOfExperts:
-    """Routed experts of a layer. `intermediate` is one expert's width, `shared_intermediate` that of all shared experts together."""
+    """Routed experts of a layer. `intermediate` is one expert's width, `shared_intermediate` that of all shared experts
+    together."""
 
     experts: int
     experts_per_token: int
@@ -26,7 +27,8 @@ class MixtureOfExperts:
 
 @dataclass(frozen=True, kw_only=True)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek): the cache holds kv_lora_rank + rope_head_dim values a token and layer, on every rank."""
+    """Multi-head latent attention (DeepSeek): the cache holds kv_lora_rank + rope_head_dim values a token and layer, on every
+    rank."""
 
     kv_lora_rank: int
     q_lora_rank: int | None
@@ -55,7 +57,8 @@ class LinearAttention:
 
 @dataclass(frozen=True, kw_only=True)
 class StateSpace:
-    """Mamba-2 layers (Nemotron-H, Granite 4, Bamba): heads x head_dim inner width, `groups` B/C groups, `state` values a channel."""
+    """Mamba-2 layers (Nemotron-H, Granite 4, Bamba): heads x head_dim inner width, `groups` B/C groups, `state` values a
+    channel."""
 
     heads: int
     head_dim: int
@@ -63,7 +66,6 @@ class StateSpace:
     state: int
     conv_kernel: int
     conv_bias: bool = True
-    proj_bias: bool = False
 
     @property
     def inner(self) -> int:
@@ -74,7 +76,7 @@ class StateSpace:
 class VisionTower:
     """The vision encoder and its projector.
 
-    `parameters` are all of theirs where a published count gives them; else counted from the widths (`estimated` True: within some percent).
+    `parameters` are all of theirs: a published count, or one from the widths.
     """
 
     layers: int
@@ -82,16 +84,17 @@ class VisionTower:
     intermediate: int
     heads: int
     parameters: int
-    estimated: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """The text model, layer by layer, with what hangs on it. All widths are of the whole model, before any split.
 
-    `attention` and `mlp` have one entry a layer: the kind of attention, and "dense", "moe" or "none". `sliding_window` counts tokens (also the chunk
-    of "chunked" layers). `global_head_dim` / `global_kv_heads` are those of full layers where they differ from the sliding ones (Gemma 4).
-    `shared_index_layers` use the indexer of a layer before them (GLM-5.2). `dtype` is the checkpoint's ("bfloat16"); `state_dtype_bytes` of recurrent states where the config names another. `supports_pipeline_parallel` follows the class in vLLM 0.33.
+    `attention` and `mlp` have one entry a layer: the kind of attention, and "dense", "moe" or "none". `sliding_window` counts
+    tokens (also the chunk of "chunked" layers). `global_head_dim` / `global_kv_heads` are those of full layers where they differ
+    from the sliding ones (Gemma 4). `shared_index_layers` use the indexer of a layer before them (GLM-5.2). `dtype` is the
+    checkpoint's ("bfloat16"); `state_dtype_bytes` of recurrent states where the config names another. `supports_pipeline_parallel`
+    follows the class in vLLM 0.33.
     """
 
     name: str
@@ -153,11 +156,6 @@ class Architecture:
     @cached_property
     def is_mla(self) -> bool:
         return self.mla is not None
-
-    @cached_property
-    def is_hybrid(self) -> bool:
-        """True where layers of different kinds share the KV cache, so that vLLM groups them."""
-        return len({kind for kind in self.attention if kind != "none"}) > 1
 
     @cached_property
     def dtype_bytes(self) -> int:

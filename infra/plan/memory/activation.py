@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from infra.plan.architecture.partition import ParallelSizes
+from infra.plan.architecture.quantization import DTYPE_BYTES
 from infra.plan.architecture.types import Architecture
-from infra.plan.memory.profile import NOTHING, EngineMemory, Span
+from infra.plan.memory.options import ProfileRun
+from infra.plan.memory.profile import EngineMemory
+from infra.plan.memory.span import NOTHING, Span
 
 FUSED_MOE_CHUNK = 32_768  # vLLM's VLLM_FUSED_MOE_CHUNK_SIZE: experts never see more tokens at once
 
@@ -17,8 +21,9 @@ Phase = Literal["layers", "sampler", "vision encoder"]
 class ActivationPeak:
     """Bytes of the peak on one rank, and the phase that reaches it.
 
-    `layers`: the largest batch through the widest layer. `sampler`: the logits of max_num_seqs sequences over the whole vocabulary (gathered, so not
-    divided by tensor parallel), beside the hidden states of the batch. `vision`: the largest image through the encoder.
+    `layers`: the largest batch through the widest layer. `sampler`: the logits of max_num_seqs sequences over the whole vocabulary
+    (gathered, so not divided by tensor parallel), beside the hidden states of the batch. `vision`: the largest image through the
+    encoder.
     """
 
     peak: Span
@@ -38,26 +43,22 @@ def profile_tokens(engine: EngineMemory, architecture: Architecture, max_num_bat
 def activation_peak(
     engine: EngineMemory,
     architecture: Architecture,
+    sizes: ParallelSizes,
+    run: ProfileRun,
     *,
-    tokens: int,
-    sequences: int,
-    tensor_parallel_size: int,
-    dtype_bytes: int,
-    expert_parallel: bool = False,
     first_stage: bool = True,
     last_stage: bool = True,
 ) -> ActivationPeak:
-    """The peak of one rank. `tokens` and `sequences` are the profile run's batch; only the last pipeline stage samples, only the first sees images."""
-    hidden_states = tokens * architecture.hidden * dtype_bytes
-    layers = engine.hidden_copies.scaled(hidden_states) + Span.exact(
-        dtype_bytes * _mlp_values(architecture, tokens, tensor_parallel_size, expert_parallel)
-    )
+    """The peak of one rank in the profile run; only the last pipeline stage samples, only the first sees images."""
+    dtype_bytes = DTYPE_BYTES[run.dtype]
+    hidden_states = run.tokens * architecture.hidden * dtype_bytes
+    layers = engine.hidden_copies.scaled(hidden_states) + Span.exact(dtype_bytes * _mlp_values(architecture, run.tokens, sizes))
     sampler = vision = NOTHING
     if last_stage:
-        logits = min(sequences, tokens) * architecture.vocab
+        logits = min(run.sequences, run.tokens) * architecture.vocab
         sampler = (engine.sampler_bytes + Span.exact(dtype_bytes)).scaled(logits) + Span.exact(hidden_states)
     if first_stage and architecture.vision is not None:
-        vision = _vision(engine, architecture, tensor_parallel_size, dtype_bytes)
+        vision = _vision(engine, architecture, sizes.tensor_parallel_size, dtype_bytes)
     peak = Span.maximum(layers, sampler, vision)
     phases: dict[Phase, float] = {"layers": layers.expected, "sampler": sampler.expected, "vision encoder": vision.expected}
     return ActivationPeak(
@@ -65,14 +66,16 @@ def activation_peak(
     )
 
 
-def _mlp_values(architecture: Architecture, tokens: int, tensor_parallel_size: int, expert_parallel: bool) -> int:
-    """Values that the widest MLP of the rank keeps at once: gate and up, and their product; for experts, one such set a chosen expert."""
+def _mlp_values(architecture: Architecture, tokens: int, sizes: ParallelSizes) -> int:
+    """Values that the widest MLP of the rank keeps at once: gate and up, and their product; for experts, one such set a chosen
+    expert."""
+    tensor_parallel_size = sizes.tensor_parallel_size
     values = [0]
     if "dense" in architecture.mlp:
         values.append(tokens * (3 if architecture.gated_mlp else 2) * _share(architecture.intermediate, tensor_parallel_size))
     moe = architecture.moe
     if moe is not None and "moe" in architecture.mlp:
-        expert = moe.intermediate if expert_parallel else _share(moe.intermediate, tensor_parallel_size)
+        expert = moe.intermediate if sizes.expert_parallel else _share(moe.intermediate, tensor_parallel_size)
         routed = moe.experts_per_token * (max(2 * expert, architecture.hidden) + expert)
         values.append(min(tokens, FUSED_MOE_CHUNK) * routed + tokens * 3 * _share(moe.shared_intermediate, tensor_parallel_size))
     return max(values)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
+from infra.plan.architecture.partition import kv_heads_per_rank, round_up
 from infra.plan.architecture.types import Architecture
 
 
 class Matrix(NamedTuple):
-    """`copies` equal weight matrices of one rank; `module` is the checkpoint's name inside its layer; `expert`: a routed expert's."""
+    """`copies` equal weight matrices of one rank; `module` is the checkpoint's name inside its layer; `expert`: a routed
+    expert's."""
 
     module: str
     outputs: int
@@ -56,11 +58,6 @@ def layer_matrices(architecture: Architecture, layer: int, split: Split) -> list
     elif mlp == "moe":
         matrices += _experts(architecture, split)
     return matrices
-
-
-def kv_heads_per_rank(kv_heads: int, tensor_parallel_size: int) -> int:
-    """KV heads on a rank; repeated, one a rank, where there are fewer heads than ranks."""
-    return max(1, kv_heads // tensor_parallel_size)
 
 
 def _attention(architecture: Architecture, kind: str, split: Split) -> list[Matrix]:
@@ -163,10 +160,6 @@ def _experts(architecture: Architecture, split: Split) -> list[Matrix]:
     if moe.shared_gate:
         matrices.append(Matrix("mlp.shared_expert_gate", 1, architecture.hidden, quantizable=False))
     return matrices
-
-
-def round_up(value: int, multiple: int) -> int:
-    return ceil(value / multiple) * multiple
 
 
 def layer_vector_count(architecture: Architecture, layer: int, split: Split) -> int:

@@ -1,4 +1,5 @@
-"""What a version of vLLM keeps back from the KV cache at start-up, as data: default sizes, sampler, graphs, communication buffers."""
+"""What a version of vLLM keeps back from the KV cache at start-up, as data: default sizes, sampler, graphs, communication
+buffers."""
 
 from __future__ import annotations
 
@@ -6,51 +7,35 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from infra.catalog.load import DATA, read_document
-from infra.catalog.reader import Reader
+from pydantic import BeforeValidator, Field
+
+from infra.catalog.entries import DATA, Fact, document_of
+from infra.catalog.reading import read
 from infra.catalog.types import Accelerator, Vendor
+from infra.config.base import NonNegativeInt, PositiveInt, Texts, Utilization
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError
+from infra.plan.memory.span import Span
 from infra.units import GIB
 
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """A number that is not exact: low, expected and high, in one unit."""
-
-    low: float
-    expected: float
-    high: float
-
-    def __add__(self, other: Span) -> Span:
-        return Span(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
-
-    def scaled(self, factor: float) -> Span:
-        return Span(low=self.low * factor, expected=self.expected * factor, high=self.high * factor)
-
-    @classmethod
-    def exact(cls, value: float) -> Span:
-        return cls(low=value, expected=value, high=value)
-
-    @classmethod
-    def maximum(cls, *spans: Span) -> Span:
-        """The largest of them, end by end: the peak over phases that follow one another."""
-        return cls(
-            low=max(span.low for span in spans),
-            expected=max(span.expected for span in spans),
-            high=max(span.high for span in spans),
-        )
-
-
-NOTHING = Span.exact(0.0)
 LARGEST_GRAPH = 512  # sequences of vLLM's largest CUDA graph where nothing else is said
 REFERENCE_CAPTURE_SIZES = 51  # those up to 512
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredError:
+def _span(value: Any) -> Any:
+    numbers = [float(v) for v in value if isinstance(v, int | float)] if isinstance(value, list) else []
+    if len(numbers) != 3 or sorted(numbers) != numbers:
+        raise ValueError(f"is {value!r}; [low, expected, high] in rising order is expected")
+    return Span(low=numbers[0], expected=numbers[1], high=numbers[2])
+
+
+Triple = Annotated[Span, BeforeValidator(_span)]
+Share = Annotated[float, Field(ge=0)]
+
+
+class MeasuredError(Fact):
     """Relative error of the available cache over `starts` real start-ups: median, 90th percentile and mean."""
 
     starts: int
@@ -59,47 +44,107 @@ class MeasuredError:
     mean: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchSize:
+class BatchSize(Fact):
     """max_num_batched_tokens and max_num_seqs that vLLM's OpenAI server takes on a device when none are given."""
 
     min_device_gib: float
-    except_devices: tuple[str, ...]
-    max_num_batched_tokens: int
-    max_num_seqs: int
+    except_devices: Texts = ()
+    max_num_batched_tokens: PositiveInt
+    max_num_seqs: PositiveInt
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommunicationBuffers:
+class CommunicationBuffers(Fact):
     """Memory outside torch, GiB a GPU: `single` one rank alone, `linked` ranks over NVLink or xGMI, `unlinked` over PCIe."""
 
-    single: Span
-    linked: Span
-    unlinked: Span
+    single: Triple
+    linked: Triple
+    unlinked: Triple
 
 
-@dataclass(frozen=True, kw_only=True)
-class Baseline:
+class Baseline(Fact):
     """Memory of a device that is used before vLLM starts: a share of it, but at least the floor."""
 
-    floor_bytes: float
-    share: Span
+    floor_gib: Share
+    share: Triple
 
     def of(self, total_bytes: int) -> Span:
-        used = self.share.scaled(total_bytes)
-        return Span(low=used.low, expected=max(used.expected, self.floor_bytes), high=max(used.high, self.floor_bytes))
+        used, floor_bytes = self.share.scaled(total_bytes), self.floor_gib * GIB
+        return Span(low=used.low, expected=max(used.expected, floor_bytes), high=max(used.high, floor_bytes))
+
+
+class LayerGraphs(Fact):
+    """GiB a layer of the rank for the capture sizes up to 512."""
+
+    dense: Triple
+    moe: Triple
+
+    @property
+    def bytes_a_layer(self) -> Mapping[str, Span]:
+        return {"dense": self.dense.scaled(GIB), "moe": self.moe.scaled(GIB)}
+
+
+class Graphs(Fact):
+    """CUDA or HIP graphs: what a start-up takes off the budget, and what they then hold."""
+
+    estimate: LayerGraphs
+    captured: LayerGraphs
+    first_share: Share
+    sources: Texts = ()
+
+
+class Vision(Fact):
+    """Patches of the largest item of the profile run, by model type."""
+
+    patches: dict[str, int]
+    other_patches: PositiveInt
+    spread: Triple
+    sources: Texts = ()
+
+
+class Release(Fact):
+    """What one range of versions does; it holds until the next one's `since`."""
+
+    since: str
+    until: str
+    engine: Literal["V0", "V1"]
+    gpu_memory_utilization: Utilization
+    batch_sizes: tuple[BatchSize, ...] = Field(strict=False)
+    whole_prompt_up_to: NonNegativeInt = 0
+    sampler_bytes: Triple
+    hidden_copies: Triple
+    latent_cache: bool = True
+    expert_kernels: dict[str, str] = Field(default_factory=dict)
+    largest_graph: dict[str, int] = Field(default_factory=dict)
+    graphs_in_budget: bool = False
+    warm_up_outside_budget: bool = False
+    nvidia: CommunicationBuffers
+    amd: CommunicationBuffers
+    sources: Texts = ()
+
+
+class MemoryProfile(Fact):
+    """vllm_memory.yaml."""
+
+    releases: tuple[Release, ...] = Field(min_length=1, strict=False)
+    graphs: Graphs
+    vision: Vision
+    budget_spread: Share
+    unstated_spread: Share
+    measured: MeasuredError
+    baseline: dict[Vendor, Baseline]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EngineMemory:
     """How one range of vLLM versions, `since` to `version`, spends memory besides weights and cache.
 
-    `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden] beside an MLP.
-    `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens. `graph_bytes_a_layer` by "dense" or "moe":
-    what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what the graphs hold afterwards. `warm_up_outside_budget`: the sampler is
-    warmed up after the cache is taken and finds none of the profile's memory. `budget_spread` is the share of the budget that nothing explains,
-    `unstated_spread` the share of the cache by which runs with unstated settings exceed the estimate.
-    `latent_cache`: an MLA model caches the latent; before 0.7 its full keys and values.
+    `sampler_bytes` a sequence and vocabulary entry besides the logits themselves; `hidden_copies` live copies of [tokens, hidden]
+    beside an MLP. `whole_prompt_up_to` (V0): up to this max_model_len the profile run holds max_model_len tokens.
+    `graph_bytes_a_layer` by "dense" or "moe": what is taken off the budget (`graphs_in_budget`), and `captured_bytes_a_layer` what
+    the graphs hold afterwards. `warm_up_outside_budget`: the sampler is warmed up after the cache is taken and finds none of the
+    profile's memory. `budget_spread` is the share of the budget that nothing explains, `unstated_spread` the share of the cache by
+    which runs with unstated settings exceed the estimate. `latent_cache`: an MLA model caches the latent; before 0.7 its full keys
+    and values.
     """
 
     since: str
@@ -122,7 +167,7 @@ class EngineMemory:
     vision_patches: Mapping[str, int]
     other_vision_patches: int
     vision_spread: Span
-    baselines: Mapping[str, Baseline]
+    baselines: Mapping[Vendor, Baseline]
     budget_spread: float
     unstated_spread: float
 
@@ -172,7 +217,8 @@ def version_key(version: str) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=64)
 def engine_memory(version: str | None = None) -> EngineMemory:
-    """What this version of vLLM does with memory; None is the newest that is known. A newer one is taken to do as the newest known."""
+    """What this version of vLLM does with memory; None is the newest that is known. A newer one is taken to do as the newest
+    known."""
     releases = _releases()
     if version is None:
         return releases[-1][1]
@@ -192,98 +238,40 @@ def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
 
 @lru_cache(maxsize=1)
 def _contents() -> tuple[tuple[tuple[tuple[int, int, int], EngineMemory], ...], MeasuredError]:
-    document = read_document(DATA / "vllm_memory.yaml")
-    for key in ("sources", "batchSizes"):
-        document.raw(key)
-    measured = document.child("measured")
-    graphs, vision = document.child("graphs"), document.child("vision")
-    baseline = document.child("baseline")
-    releases = document.children("releases", required=True)
-    if graphs is None or vision is None or baseline is None or measured is None or not releases:
-        raise ConfigError(
-            document.problems
-            or [Diagnosis(path=document.path, code="MissingField", message="lacks graphs, vision, baseline or measured.")]
-        )
-    shared = {
-        "graph_bytes_a_layer": _layer_bytes(graphs, "estimate"),
-        "captured_bytes_a_layer": _layer_bytes(graphs, "captured"),
-        "first_graph_share": graphs.number("firstShare", required=True, minimum=0) or 0.0,
-        "vision_patches": dict(vision.raw("patches", required=True) or {}),
-        "other_vision_patches": vision.integer("otherPatches", required=True, minimum=1),
-        "vision_spread": _span(vision, "spread"),
-        "budget_spread": document.number("budgetSpread", required=True, minimum=0) or 0.0,
-        "unstated_spread": document.number("unstatedSpread", required=True, minimum=0) or 0.0,
-        "baselines": {vendor: _baseline(baseline, vendor) for vendor in ("nvidia", "amd")},
-    }
-    entries = tuple(_release(item, shared) for item in releases)
-    error = MeasuredError(
-        starts=measured.integer("starts", required=True) or 0,
-        median=measured.number("median", required=True) or 0.0,
-        ninetieth=measured.number("ninetieth", required=True) or 0.0,
-        mean=measured.number("mean", required=True) or 0.0,
+    path = DATA / "vllm_memory.yaml"
+    problems: list[Diagnosis] = []
+    # `batchSizes` at the top only holds the anchors that the releases refer to
+    document = {key: value for key, value in document_of(path).items() if key not in ("schemaVersion", "sources", "batchSizes")}
+    profile = read(MemoryProfile, document, path.name, problems)
+    if problems or profile is None:
+        raise ConfigError(problems)
+    entries = [(version_key(release.since), _engine(release, profile)) for release in profile.releases]
+    return tuple(sorted(entries, key=lambda pair: pair[0])), profile.measured
+
+
+def _engine(release: Release, profile: MemoryProfile) -> EngineMemory:
+    return EngineMemory(
+        since=release.since,
+        version=release.until,
+        engine=release.engine,
+        gpu_memory_utilization=release.gpu_memory_utilization,
+        batch_sizes=release.batch_sizes,
+        whole_prompt_up_to=release.whole_prompt_up_to,
+        sampler_bytes=release.sampler_bytes,
+        hidden_copies=release.hidden_copies,
+        latent_cache=release.latent_cache,
+        expert_kernels=release.expert_kernels,
+        largest_graph=release.largest_graph,
+        graphs_in_budget=release.graphs_in_budget,
+        warm_up_outside_budget=release.warm_up_outside_budget,
+        buffers={"nvidia": release.nvidia, "amd": release.amd},
+        graph_bytes_a_layer=profile.graphs.estimate.bytes_a_layer,
+        captured_bytes_a_layer=profile.graphs.captured.bytes_a_layer,
+        first_graph_share=profile.graphs.first_share,
+        vision_patches=profile.vision.patches,
+        other_vision_patches=profile.vision.other_patches,
+        vision_spread=profile.vision.spread,
+        baselines=profile.baseline,
+        budget_spread=profile.budget_spread,
+        unstated_spread=profile.unstated_spread,
     )
-    if document.problems:
-        raise ConfigError(document.problems)
-    return tuple(sorted(((version_key(entry.since), entry) for entry in entries), key=lambda pair: pair[0])), error
-
-
-def _span(reader: Reader, key: str) -> Span:
-    values = reader.raw(key, required=True)
-    numbers = [float(v) for v in values if isinstance(v, int | float)] if isinstance(values, list) else []
-    if len(numbers) != 3 or sorted(numbers) != numbers:
-        reader.problem(key, f"is {values!r}; [low, expected, high] in rising order is expected.")
-        return NOTHING
-    return Span(low=numbers[0], expected=numbers[1], high=numbers[2])
-
-
-def _baseline(reader: Reader, vendor: str) -> Baseline:
-    child = reader.child(vendor)
-    if child is None:
-        return Baseline(floor_bytes=0.0, share=NOTHING)
-    return Baseline(floor_bytes=(child.number("floorGib", required=True, minimum=0) or 0.0) * GIB, share=_span(child, "share"))
-
-
-def _layer_bytes(reader: Reader, key: str) -> dict[str, Span]:
-    child = reader.child(key)
-    return {} if child is None else {kind: _span(child, kind).scaled(GIB) for kind in ("dense", "moe")}
-
-
-def _release(reader: Reader, shared: Mapping[str, object]) -> EngineMemory:
-    reader.raw("sources")
-    buffers = {vendor: reader.child(vendor) for vendor in ("nvidia", "amd")}
-    entry = EngineMemory(
-        since=reader.text("since", required=True) or "0.0.0",
-        version=reader.text("until", required=True) or "0.0.0",
-        engine=reader.one_of("engine", ("V0", "V1"), required=True) or "V1",  # type: ignore[arg-type]
-        gpu_memory_utilization=reader.number("gpuMemoryUtilization", required=True) or 0.9,
-        batch_sizes=tuple(map(_batch_size, reader.children("batchSizes", required=True))),
-        whole_prompt_up_to=reader.integer("wholePromptUpTo", minimum=0) or 0,
-        sampler_bytes=_span(reader, "samplerBytes"),
-        hidden_copies=_span(reader, "hiddenCopies"),
-        expert_kernels=dict(reader.raw("expertKernels") or {}),
-        largest_graph=dict(reader.raw("largestGraph") or {}),
-        latent_cache=reader.boolean("latentCache") is not False,
-        graphs_in_budget=bool(reader.boolean("graphsInBudget")),
-        warm_up_outside_budget=bool(reader.boolean("warmUpOutsideBudget")),
-        buffers={
-            vendor: CommunicationBuffers(
-                single=_span(child, "single"), linked=_span(child, "linked"), unlinked=_span(child, "unlinked")
-            )
-            for vendor, child in buffers.items()
-            if child is not None
-        },
-        **shared,  # type: ignore[arg-type]
-    )
-    reader.finish()
-    return entry
-
-
-def _batch_size(reader: Reader) -> BatchSize:
-    size = BatchSize(
-        min_device_gib=reader.number("minDeviceGib", required=True) or 0.0,
-        except_devices=reader.texts("exceptDevices"),
-        max_num_batched_tokens=reader.integer("maxNumBatchedTokens", required=True, minimum=1) or 1,
-        max_num_seqs=reader.integer("maxNumSeqs", required=True, minimum=1) or 1,
-    )
-    reader.finish()
-    return size

@@ -1,13 +1,10 @@
-"""A memory estimate in sentences and as JSON."""
+"""A memory estimate in sentences."""
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import Any
-
-from infra.plan.memory.profile import Span, measured_error
+from infra.plan.architecture.precision import resolve_dtype, resolve_quantization
+from infra.plan.memory.profile import measured_error
 from infra.plan.memory.types import MemoryEstimate
-from infra.plan.memory.weights import resolve_dtype, resolve_quantization
 from infra.units import GIB, KIB
 
 GPUS_OF_A_NODE = 8
@@ -18,7 +15,7 @@ def gib(size_bytes: float) -> str:
     return f"{size_bytes / GIB:.2f} GiB"
 
 
-def explain(estimate: MemoryEstimate) -> tuple[str, ...]:
+def memory_reasons(estimate: MemoryEstimate) -> tuple[str, ...]:
     """One sentence a number, the verdict's first."""
     return (verdict_sentence(estimate), *(_parts(estimate)), *_consequences(estimate))
 
@@ -38,28 +35,24 @@ def verdict_sentence(estimate: MemoryEstimate) -> str:
 
 def _parts(estimate: MemoryEstimate) -> tuple[str, ...]:
     stage, architecture, engine = estimate.fullest, estimate.architecture, estimate.engine
-    quantization = resolve_quantization(architecture, dict(estimate.options)["quantization"])
-    weights_in = quantization.name if quantization is not None else resolve_dtype(architecture, dict(estimate.options)["dtype"])
+    quantization = resolve_quantization(architecture, estimate.options.quantization)
+    weights_in = quantization.name if quantization is not None else resolve_dtype(architecture, estimate.options.dtype)
     phases = {
         "layers": f"{estimate.max_num_batched_tokens:,} batched tokens in the widest layer",
         "sampler": f"the sampler with the logits of {estimate.max_num_seqs:,} sequences over {architecture.vocab:,} tokens of vocabulary, on every rank",
         "vision encoder": "the largest image or video in the vision encoder",
     }
-    split = estimate.tensor_parallel_size * estimate.pipeline_parallel_size
+    split = estimate.sizes.tensor_parallel_size * estimate.sizes.pipeline_parallel_size
     sentences = [
         f"budget {gib(estimate.requested.expected)}: {gib(estimate.total_bytes)} that torch sees on {estimate.accelerator.id}"
         f" x gpu_memory_utilization {estimate.gpu_memory_utilization:g}.",
         f"weights {gib(stage.weights.expected)}: {weights_in}, the fullest of {split} {'ranks' if split > 1 else 'rank'}"
-        + (
-            f", {dict(estimate.options)['cpu_offload_gib']:g} GiB of it in host memory."
-            if dict(estimate.options)["cpu_offload_gib"]
-            else "."
-        ),
+        + (f", {estimate.options.cpu_offload_gib:g} GiB of it in host memory." if estimate.options.cpu_offload_gib else "."),
         f"activations {gib(stage.activation.peak.expected)}: {phases[stage.activation.phase]}.",
         f"outside torch {gib(stage.communication.expected)}: "
         + (
             "runtime and workspaces."
-            if estimate.tensor_parallel_size == 1
+            if estimate.sizes.tensor_parallel_size == 1
             else "runtime, workspaces and the collective library's buffers."
         ),
     ]
@@ -77,9 +70,9 @@ def _parts(estimate: MemoryEstimate) -> tuple[str, ...]:
 def _consequences(estimate: MemoryEstimate) -> tuple[str, ...]:
     architecture = estimate.architecture
     cache = f"KV cache {estimate.kv_bytes_per_token / KIB:g} KiB a token and GPU, blocks of {estimate.block_size} tokens"
-    if architecture.is_mla and estimate.tensor_parallel_size > 1:
+    if architecture.is_mla and estimate.sizes.tensor_parallel_size > 1:
         cache += "; every tensor-parallel rank keeps the latent whole"
-    elif not architecture.is_mla and estimate.tensor_parallel_size > architecture.kv_heads:
+    elif not architecture.is_mla and estimate.sizes.tensor_parallel_size > architecture.kv_heads:
         cache += f"; with {architecture.kv_heads} KV heads no more than {architecture.kv_heads} ranks shrink it"
     sentences = [f"{cache}."]
     longest, asked = architecture.max_position_embeddings, estimate.max_model_len
@@ -100,7 +93,7 @@ def _consequences(estimate: MemoryEstimate) -> tuple[str, ...]:
 
 def _links(estimate: MemoryEstimate) -> list[str]:
     """What the ranks' links mean for the asked size."""
-    ranks, fabric = estimate.tensor_parallel_size, estimate.accelerator.fabric
+    ranks, fabric = estimate.sizes.tensor_parallel_size, estimate.accelerator.fabric
     domain = max(fabric.domain_size or 1, GPUS_OF_A_NODE)
     if ranks > domain:
         return [
@@ -116,50 +109,3 @@ def _links(estimate: MemoryEstimate) -> list[str]:
 
 def _only_cache_fails(estimate: MemoryEstimate) -> bool:
     return all(check.holds_low for check in estimate.checks[1:])
-
-
-def _span_gib(span: Span) -> dict[str, float]:
-    return {end: round(getattr(span, end) / GIB, 3) for end in ("low", "expected", "high")}
-
-
-def _finite(value: float) -> float | None:
-    """Two digits; None for a model without any cache, whose concurrency memory does not limit."""
-    return round(value, 2) if isfinite(value) else None
-
-
-def estimate_as_json(estimate: MemoryEstimate) -> dict[str, Any]:
-    """The keys of `python -m infra fit --format json`; sizes are those of one GPU, on the fullest rank."""
-    from infra.plan.memory.sizes import valid_sizes
-
-    stage, tokens = estimate.fullest, estimate.tokens
-    error = measured_error()
-    return {
-        "verdict": estimate.verdict,
-        "fits": estimate.fits,
-        "model": estimate.architecture.name,
-        "gpu": estimate.accelerator.id,
-        "vllmVersion": dict(estimate.options)["vllm_version"] or estimate.engine.version,
-        "tensorParallelSize": estimate.tensor_parallel_size,
-        "pipelineParallelSize": estimate.pipeline_parallel_size,
-        "gpus": estimate.gpus,
-        "gpuMemoryUtilization": estimate.gpu_memory_utilization,
-        "maxModelLen": estimate.max_model_len,
-        "maxNumSeqs": estimate.max_num_seqs,
-        "maxNumBatchedTokens": estimate.max_num_batched_tokens,
-        "blockSize": estimate.block_size,
-        "totalGib": round(estimate.total_bytes / GIB, 3),
-        "requestedGib": round(estimate.requested.expected / GIB, 3),
-        "weightsGib": round(stage.weights.expected / GIB, 3),
-        "activationGib": _span_gib(stage.activation.peak),
-        "nonTorchGib": _span_gib(stage.communication),
-        "cudaGraphsGib": _span_gib(stage.graphs),
-        "kvBytesPerTokenPerGpu": estimate.kv_bytes_per_token,
-        "neededKvGib": round(estimate.needed_bytes / GIB, 3),
-        "availableKvGib": _span_gib(estimate.available),
-        "kvTokens": {"low": tokens.low, "expected": tokens.expected, "high": tokens.high},
-        "maxConcurrency": {end: _finite(getattr(estimate.concurrency, end)) for end in ("low", "expected", "high")},
-        "largestMaxModelLen": estimate.largest_max_model_len,
-        "validTensorParallelSizes": list(valid_sizes(estimate)),
-        "measuredError": {"starts": error.starts, "median": error.median, "ninetieth": error.ninetieth, "mean": error.mean},
-        "reasons": list(estimate.reasons),
-    }

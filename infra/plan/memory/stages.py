@@ -7,12 +7,16 @@ from functools import lru_cache
 from infra.catalog.types import Accelerator
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
+from infra.plan.architecture.partition import ParallelSizes, pipeline_stages
+from infra.plan.architecture.precision import resolve_quantization
 from infra.plan.architecture.quantization import DTYPE_BYTES
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.activation import activation_peak
-from infra.plan.memory.profile import NOTHING, EngineMemory, Span
+from infra.plan.memory.options import ProfileRun
+from infra.plan.memory.profile import EngineMemory
+from infra.plan.memory.span import NOTHING, Span
 from infra.plan.memory.types import StageMemory
-from infra.plan.memory.weights import pipeline_stages, resolve_quantization, weights_bytes_per_rank
+from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.units import GIB
 
 FULL_PRECISION_SPREAD = 0.002  # buffers that are no parameters
@@ -26,63 +30,44 @@ def stage_memory(
     architecture: Architecture,
     accelerator: Accelerator,
     engine: EngineMemory,
-    *,
-    tensor_parallel_size: int,
-    pipeline_parallel_size: int,
-    data_parallel_size: int,
-    expert_parallel: bool,
-    gpu_memory_utilization: float,
-    tokens: int,
-    sequences: int,
-    dtype: str,
-    quantization: str | None,
-    table_tokens: int,
-    enforce_eager: bool,
-    linked: bool,
-    offload_bytes: int = 0,
-    fixed_cache_bytes: int | None = None,
+    sizes: ParallelSizes,
+    run: ProfileRun,
 ) -> tuple[Span, tuple[StageMemory, ...]]:
-    """The budget a GPU and the stages. `tokens` and `sequences` are the profile run's batch, `table_tokens` the positions of the rotary table.
-
-    `offload_bytes` of each rank's weights stay in host memory. `fixed_cache_bytes` is the cache whatever is left (kv_cache_memory_bytes).
-    """
-    element = DTYPE_BYTES[dtype]
+    """The budget a GPU, and the stages."""
+    element = DTYPE_BYTES[run.dtype]
     kernels = engine.expert_kernels_on(accelerator)
-    smaller, larger = _weights_spread(architecture, quantization, accelerator, kernels)
+    smaller, larger = _weights_spread(architecture, run.quantization, accelerator, kernels)
     weights = weights_bytes_per_rank(
         architecture,
-        tensor_parallel_size=tensor_parallel_size,
-        pipeline_parallel_size=pipeline_parallel_size,
-        data_parallel_size=data_parallel_size,
-        expert_parallel=expert_parallel,
-        quantization=quantization,
-        dtype=dtype,
+        tensor_parallel_size=sizes.tensor_parallel_size,
+        pipeline_parallel_size=sizes.pipeline_parallel_size,
+        data_parallel_size=sizes.data_parallel_size,
+        expert_parallel=sizes.expert_parallel,
+        quantization=run.quantization,
+        dtype=run.dtype,
         vendor=kernels,
     )
-    requested = _requested(accelerator, gpu_memory_utilization, engine)
-    group = tensor_parallel_size * (data_parallel_size if expert_parallel else 1)
-    communication = engine.communication(accelerator.vendor, ranks=group, linked=linked)
+    requested = _requested(accelerator, run.gpu_memory_utilization, engine)
+    group = sizes.tensor_parallel_size * (sizes.data_parallel_size if sizes.expert_parallel else 1)
+    communication = engine.communication(accelerator.vendor, ranks=group, linked=accelerator.fabric.is_fast)
     kind = "moe" if architecture.is_moe else "dense"
-    share = engine.graph_share(accelerator, sequences, tokens)
+    share = engine.graph_share(accelerator, run.sequences, run.tokens)
     stages = []
-    for stage, (start, end) in enumerate(pipeline_stages(architecture.layers, pipeline_parallel_size)):
+    for stage, (start, end) in enumerate(pipeline_stages(architecture.layers, sizes.pipeline_parallel_size)):
         activation = activation_peak(
             engine,
             architecture,
-            tokens=tokens,
-            sequences=sequences,
-            tensor_parallel_size=tensor_parallel_size,
-            dtype_bytes=element,
-            expert_parallel=expert_parallel,
+            sizes,
+            run,
             first_stage=stage == 0,
-            last_stage=stage == pipeline_parallel_size - 1,
+            last_stage=stage == sizes.pipeline_parallel_size - 1,
         )
         graphs = (
             engine.graph_bytes_a_layer[kind].scaled(share * (end - start))
-            if engine.graphs_in_budget and not enforce_eager
+            if engine.graphs_in_budget and not run.enforce_eager
             else NOTHING
         )
-        size = max(0, weights[stage] - offload_bytes) + _rotary_table_bytes(architecture, table_tokens, element)
+        size = max(0, weights[stage] - run.offload_bytes) + _rotary_table_bytes(architecture, run.table_tokens, element)
         weight = Span(low=size * (1 - smaller), expected=size, high=size * (1 + larger))
         taken = weight + communication + activation.peak + graphs
         room = requested.expected - taken.expected
@@ -92,8 +77,8 @@ def stage_memory(
                 expected=room,
                 high=requested.high - taken.low + max(0.0, room) * engine.unstated_spread,
             )
-            if fixed_cache_bytes is None
-            else Span.exact(fixed_cache_bytes)
+            if run.fixed_cache_bytes is None
+            else Span.exact(run.fixed_cache_bytes)
         )
         stages.append(
             StageMemory(

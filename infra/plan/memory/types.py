@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from infra.catalog.types import Accelerator
+from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.activation import ActivationPeak
 from infra.plan.memory.kv_cache import KvCacheSpec
-from infra.plan.memory.profile import EngineMemory, Span
+from infra.plan.memory.options import EngineOptions
+from infra.plan.memory.profile import EngineMemory
+from infra.plan.memory.span import Span
 
 Verdict = Literal["fits", "marginal", "refused"]
 
@@ -26,7 +29,8 @@ class Tokens:
 
 @dataclass(frozen=True, kw_only=True)
 class StageMemory:
-    """The fullest rank of one pipeline stage, bytes a GPU. `available` may be negative: then the model does not even load with its surroundings."""
+    """The fullest rank of one pipeline stage, bytes a GPU. `available` may be negative: then the model does not even load with its
+    surroundings."""
 
     stage: int
     weights: Span
@@ -38,7 +42,8 @@ class StageMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One condition of a start, at the low and at the high end of the range; `failure` says with both numbers what does not hold."""
+    """One condition of a start, at the low and at the high end of the range; `failure` says with both numbers what does not
+    hold."""
 
     holds_low: bool
     holds_high: bool
@@ -49,17 +54,16 @@ class Check:
 class MemoryEstimate:
     """Where a GPU's memory goes, on the pipeline stage with the least room; `available`, `tokens` and `concurrency` are ranges.
 
-    `requested` is what vLLM may use: torch's total memory x gpu_memory_utilization. `in_flight_tokens` are scheduled but not settled (sliding windows hold
-    them too). `options` are the arguments by which estimate_memory() made it. The verdict is `fits` where every check holds at the low end, `refused` where one fails even at the high end, else `marginal`.
+    `requested` is what vLLM may use: torch's total memory x gpu_memory_utilization. `in_flight_tokens` are scheduled but not
+    settled (sliding windows hold them too). `options` are those that were asked for, without vLLM's defaults. The verdict is `fits`
+    where every check holds at the low end, `refused` where one fails even at the high end, else `marginal`.
     """
 
     architecture: Architecture
     accelerator: Accelerator
     engine: EngineMemory
-    tensor_parallel_size: int
-    pipeline_parallel_size: int
-    data_parallel_size: int
-    expert_parallel: bool
+    sizes: ParallelSizes
+    options: EngineOptions
     gpu_memory_utilization: float
     max_model_len: int
     max_num_seqs: int
@@ -73,7 +77,6 @@ class MemoryEstimate:
     tokens: Tokens
     concurrency: Span
     checks: tuple[Check, ...]
-    options: tuple[tuple[str, Any], ...]
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -109,10 +112,6 @@ class MemoryEstimate:
     def block_size(self) -> int:
         return self.cache.block_size
 
-    @property
-    def gpus(self) -> int:
-        return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
-
     @cached_property
     def needed_bytes(self) -> int:
         """Cache of one request of max_model_len tokens, on the stage with the most layers."""
@@ -123,16 +122,3 @@ class MemoryEstimate:
         """The longest context that starts at the low end, at most what the model was made for; 0 where none does."""
         longest = self.architecture.max_position_embeddings or self.max_model_len
         return self.cache.largest_model_len([stage.available.low for stage in self.stages], longest, self.in_flight_tokens)
-
-    @cached_property
-    def reasons(self) -> tuple[str, ...]:
-        """One sentence a number."""
-        from infra.plan.memory.reasons import explain
-
-        return explain(self)
-
-    def as_json(self) -> dict[str, Any]:
-        """The keys of `python -m infra fit --format json`."""
-        from infra.plan.memory.reasons import estimate_as_json
-
-        return estimate_as_json(self)

@@ -1,7 +1,8 @@
 """Counts a model's parameters and the bytes of weights on each rank, for a split by tensor, pipeline, expert and data parallel.
 
-The split is vLLM 0.33's: columns of q, k, v, gate and up, rows of o and down; KV heads repeated where there are fewer than ranks; the vocabulary padded
-to a multiple of 64 and then split; norms and routers whole on every rank; the embedding on the first pipeline stage, the head on the last.
+The split is vLLM 0.33's: columns of q, k, v, gate and up, rows of o and down; KV heads repeated where there are fewer than ranks;
+the vocabulary padded to a multiple of 64 and then split; norms and routers whole on every rank; the embedding on the first pipeline
+stage, the head on the last.
 """
 
 from __future__ import annotations
@@ -9,49 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil
 
-from infra.diagnosis import Diagnosis
-from infra.errors import ConfigError
-from infra.plan.architecture.quantization import DTYPE_BYTES, Quantization, quantization_named
+from infra.plan.architecture.partition import MXFP4_ROUNDING, padded_vocabulary, pipeline_stages
+from infra.plan.architecture.precision import resolve_dtype, resolve_quantization
+from infra.plan.architecture.quantization import DTYPE_BYTES, Quantization
 from infra.plan.architecture.types import Architecture
-from infra.plan.memory.layer_weights import WHOLE, Split, kv_heads_per_rank, layer_matrices, layer_vector_count, round_up
-
-__all__ = [
-    "count_active_parameters",
-    "count_mtp_parameters",
-    "count_parameters",
-    "kv_heads_per_rank",
-    "pipeline_stages",
-    "resolve_dtype",
-    "resolve_quantization",
-    "weights_bytes_per_rank",
-]
-
-VOCAB_PADDING = 64
-MXFP4_ROUNDING = {"nvidia": (128, 256), "nvidia-sm90": (64, 256), "amd": (256, 256)}
-"""Multiples to which vLLM rounds an MXFP4 expert's width and hidden size: Marlin and TRT-LLM kernels, Triton on Hopper, ROCm kernels."""
-
-
-def pipeline_stages(
-    layers: int, pipeline_parallel_size: int, partition: tuple[int, ...] | None = None
-) -> tuple[tuple[int, int], ...]:
-    """First and end layer of each pipeline stage, as vLLM cuts them.
-
-    A remainder goes one layer each to the stages before the last one, from the back; `partition` is VLLM_PP_LAYER_PARTITION. ValueError where it does not
-    add up.
-    """
-    if partition is not None:
-        if len(partition) != pipeline_parallel_size or sum(partition) != layers:
-            raise ValueError(
-                f"VLLM_PP_LAYER_PARTITION {','.join(map(str, partition))} gives {sum(partition)} layers to {len(partition)} stages; "
-                f"{layers} layers in {pipeline_parallel_size} stages are expected"
-            )
-        counts = list(partition)
-    else:
-        counts = [layers // pipeline_parallel_size] * pipeline_parallel_size
-        for back in range(2, layers % pipeline_parallel_size + 2):
-            counts[-back] += 1
-    ends = [sum(counts[: stage + 1]) for stage in range(pipeline_parallel_size)]
-    return tuple((end - count, end) for end, count in zip(ends, counts, strict=True))
+from infra.plan.memory.layer_weights import WHOLE, Split, layer_matrices, layer_vector_count
 
 
 def count_parameters(architecture: Architecture) -> int:
@@ -108,13 +71,12 @@ def weights_bytes_per_rank(
     quantization: str | None = None,
     dtype: str | None = None,
     vendor: str = "nvidia",
-    layer_partition: tuple[int, ...] | None = None,
 ) -> tuple[int, ...]:
     """Bytes of weights on the fullest rank of each pipeline stage.
 
-    `quantization` is --quantization (a checkpoint's own stands in the architecture); `dtype` --dtype, or "auto". `data_parallel_size` matters to experts
-    only: they are spread over all ranks of the group. `vendor` decides how MXFP4 experts are padded. ConfigError where quantization or dtype do not go with
-    the model.
+    `quantization` is --quantization (a checkpoint's own stands in the architecture); `dtype` --dtype, or "auto".
+    `data_parallel_size` matters to experts only: they are spread over all ranks of the group. `vendor` decides how MXFP4 experts
+    are padded. ConfigError where quantization or dtype do not go with the model.
     """
     chosen = resolve_quantization(architecture, quantization)
     element = DTYPE_BYTES[resolve_dtype(architecture, dtype)]
@@ -128,7 +90,7 @@ def weights_bytes_per_rank(
     ignored = _ignored_modules(architecture, chosen)
     layer_bytes: dict[tuple[str, str, bool, frozenset[str]], int] = {}
     sizes = []
-    for start, end in pipeline_stages(architecture.layers, pipeline_parallel_size, layer_partition):
+    for start, end in pipeline_stages(architecture.layers, pipeline_parallel_size):
         total = 0
         for layer in range(start, end):
             key = (architecture.attention[layer], architecture.mlp[layer], architecture.has_indexer(layer), ignored[layer])
@@ -146,54 +108,6 @@ def weights_bytes_per_rank(
     if architecture.encoder_decoder:
         sizes[0] += ceil(_encoder_count(architecture) / tensor_parallel_size) * element
     return tuple(sizes)
-
-
-def resolve_quantization(architecture: Architecture, name: str | None) -> Quantization | None:
-    """The quantisation in effect: the checkpoint's own, or --quantization NAME on a full-precision one; ConfigError on a conflict."""
-    own = architecture.quantization
-    if name is None:
-        return own
-    if own is not None:
-        if _same_method(own.method, name):
-            return own
-        raise ConfigError(
-            [
-                Diagnosis(
-                    path="quantization",
-                    code="QuantizationMismatch",
-                    message=f"is {name}, but {architecture.name} is a checkpoint quantised by {own.method}; leave quantization out.",
-                )
-            ]
-        )
-    try:
-        return quantization_named(name)
-    except ValueError as error:
-        raise ConfigError([Diagnosis(path="quantization", code="UnknownQuantization", message=f"{error}.")]) from None
-
-
-def _same_method(own: str, name: str) -> bool:
-    families = (
-        {"awq", "awq_marlin", "auto_awq"},
-        {"gptq", "gptq_marlin", "auto_gptq"},
-        {"mxfp4", "gpt_oss_mxfp4"},
-        {"modelopt_fp4", "nvfp4"},
-    )
-    return own == name.lower() or any(own in family and name.lower() in family for family in families)
-
-
-def resolve_dtype(architecture: Architecture, name: str | None) -> str:
-    """The dtype in effect: --dtype, or with "auto" the checkpoint's (float32 becomes float16, as vLLM does it)."""
-    if name is None or name == "auto":
-        return "float16" if architecture.dtype in ("float32", "float") else architecture.dtype
-    if name not in DTYPE_BYTES:
-        raise ConfigError(
-            [
-                Diagnosis(
-                    path="dtype", code="UnknownDtype", message=f"is {name!r}; one of auto, {', '.join(DTYPE_BYTES)} is expected."
-                )
-            ]
-        )
-    return name
 
 
 @lru_cache(maxsize=1024)
@@ -262,7 +176,7 @@ def _final_norm(architecture: Architecture) -> int:
 
 
 def _padded_vocab(architecture: Architecture, tensor: int) -> int:
-    return ceil(round_up(architecture.vocab, VOCAB_PADDING) / tensor)
+    return ceil(padded_vocabulary(architecture.vocab) / tensor)
 
 
 def _head_bytes(architecture: Architecture, tensor: int, quantization: Quantization | None, element: int) -> int:

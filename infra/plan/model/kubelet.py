@@ -12,6 +12,7 @@ from typing import Any
 from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.versions import PROVEN
 from infra.kubelet.managers.topology import RESTRICTED, SINGLE_NUMA_NODE
+from infra.units import parse_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,17 @@ class KubeletPlan:
     def pins_memory(self) -> bool:
         """Whether Guaranteed pods get their memory on the NUMA nodes of the hint alone."""
         return self.memory_manager_policy == "Static"
+
+    @property
+    def reserved_memory(self) -> Mapping[int, int] | None:
+        """reservedMemory in bytes by NUMA node; None where memory is not pinned."""
+        if not self.pins_memory:
+            return None
+        reserved: dict[int, int] = {}
+        for entry in self.value_of("reservedMemory") or ():
+            node = int(entry.get("numaNode") or 0)  # null decodes as if it were left out, to 0
+            reserved[node] = reserved.get(node, 0) + parse_bytes((entry.get("limits") or {}).get("memory") or 0)
+        return reserved
 
     @property
     def config_hash(self) -> str:

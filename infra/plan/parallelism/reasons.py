@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from infra.catalog.load import engine_facts
-from infra.catalog.types import Accelerator, NodeShape
 from infra.diagnosis import Diagnosis
 from infra.plan.architecture.types import Architecture
-from infra.plan.parallelism.rank import COMFORTABLE_TOKENS, Objective, Verdict
+from infra.plan.parallelism.rank import COMFORTABLE_TOKENS, MemoryVerdict, Objective, RankedSize
 from infra.plan.parallelism.rules import quantization_warning
-from infra.plan.parallelism.sizes import Size, Wish
+from infra.plan.parallelism.sizes import Machines, Size, SizeConstraints
 from infra.plan.parallelism.tensor_group import TensorGroup
 
 
-def served(verdict: Verdict) -> str:
+def served(verdict: MemoryVerdict) -> str:
     return f"room for {verdict.concurrency:.1f} requests of full length at once"
 
 
 def choice_reasons(
     architecture: Architecture,
-    shape: NodeShape,
-    accelerator: Accelerator,
-    size: Size,
-    verdict: Verdict,
+    machines: Machines,
+    constraints: SizeConstraints,
+    ranked: Sequence[RankedSize],
+    *,
     group: TensorGroup,
     objective: Objective,
-    wish: Wish,
-    ranked: list[tuple[tuple[float, ...], Size, Verdict]],
 ) -> tuple[str, ...]:
-    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.id}: {served(verdict)}"]
-    if wish.tensor_parallel_size is not None:
-        reasons.append(f"tensor parallel {wish.tensor_parallel_size} is given; vLLM accepts it for {architecture.name}")
+    """Why the first of `ranked`, whose tensor-parallel group is `group`."""
+    shape, size = machines.shape, ranked[0].size
+    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.id}: {served(ranked[0].verdict)}"]
+    if constraints.tensor_parallel_size is not None:
+        reasons.append(f"tensor parallel {constraints.tensor_parallel_size} is given; vLLM accepts it for {architecture.name}")
     elif len(ranked) > 1:
         reasons.append(_why_first(ranked, objective))
-    reasons.append(group.explain(shape, accelerator))
+    reasons.append(group.explain(shape, machines.accelerator))
     if size.pods_per_replica > 1:
         reasons.append(
             f"{size.pods_per_replica} pods of {size.gpus_per_pod} GPUs: stages, not tensor-parallel ranks, exchange over the network"
@@ -42,13 +43,13 @@ def choice_reasons(
     if size.expert_parallel:
         reasons.append(
             "expert parallel is given"
-            if wish.expert_parallel
+            if constraints.expert_parallel
             else f"expert parallel, because the experts' width cannot be cut over {size.tensor_parallel_size} ranks"
         )
     return tuple(reasons)
 
 
-def _why_first(ranked: list[tuple[tuple[float, ...], Size, Verdict]], objective: Objective) -> str:
+def _why_first(ranked: Sequence[RankedSize], objective: Objective) -> str:
     (first, size, _), (second, other, other_verdict) = ranked[0], ranked[1]
     rival = f"{other} with {served(other_verdict)} on {other.gpus} GPU{'s' if other.gpus > 1 else ''}"
     if objective == "latency":
@@ -61,11 +62,12 @@ def _why_first(ranked: list[tuple[tuple[float, ...], Size, Verdict]], objective:
 
 
 def choice_warnings(
-    architecture: Architecture, shape: NodeShape, accelerator: Accelerator, size: Size, group: TensorGroup, wish: Wish, path: str
+    architecture: Architecture, machines: Machines, constraints: SizeConstraints, size: Size, group: TensorGroup, path: str
 ) -> tuple[Diagnosis, ...]:
-    tensor = size.tensor_parallel_size
+    """What to watch with a size; `path` is the model's place in the stack file."""
+    shape, tensor = machines.shape, size.tensor_parallel_size
     found: list[tuple[str, str]] = []
-    padded = quantization_warning(architecture, tensor, vendor=accelerator.vendor, quantization=wish.quantization)
+    padded = quantization_warning(architecture, tensor, vendor=machines.accelerator.vendor, quantization=constraints.quantization)
     if padded is not None and not size.expert_parallel:
         found.append(("PaddedExperts", padded))
     if tensor > 2 and group.link in ("pcie", "cross-socket"):

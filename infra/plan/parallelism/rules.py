@@ -1,7 +1,7 @@
 """Which tensor, pipeline and expert parallel sizes the pinned vLLM accepts for a model, and the rule behind each refusal.
 
-Source: vLLM 0.33.0, config/model.py (verify_with_parallel_config), the attention classes of the models, model_executor/layers/linear.py,
-vocab_parallel_embedding.py, fused_moe/config.py and quantization/utils/fp8_utils.py.
+Source: vLLM 0.33.0, config/model.py (verify_with_parallel_config), the attention classes of the models,
+model_executor/layers/linear.py, vocab_parallel_embedding.py, fused_moe/config.py and quantization/utils/fp8_utils.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
 
+from infra.plan.architecture.partition import MXFP4_ROUNDING, kv_heads_per_rank, padded_vocabulary, round_up
+from infra.plan.architecture.precision import resolve_quantization
 from infra.plan.architecture.quantization import Quantization
 from infra.plan.architecture.types import Architecture
-from infra.plan.memory.layer_weights import kv_heads_per_rank, round_up
-from infra.plan.memory.weights import MXFP4_ROUNDING, VOCAB_PADDING, resolve_quantization
 
 LARGEST_SIZE = 64
 MOST_GPUS = 4096  # no tensor-parallel group is sought beyond
@@ -36,7 +36,8 @@ def valid_tensor_parallel_sizes(
     expert_parallel: bool = False,
     data_parallel_size: int = 1,
 ) -> tuple[int, ...]:
-    """All tensor parallel sizes up to `max_size` that vLLM accepts, rising; `quantization` is --quantization, not the checkpoint's own."""
+    """All tensor parallel sizes up to `max_size` that vLLM accepts, rising; `quantization` is --quantization, not the checkpoint's
+    own."""
     chosen = resolve_quantization(architecture, quantization)
     return tuple(
         size for size in range(1, max_size + 1) if not _refusals(architecture, size, chosen, expert_parallel, data_parallel_size)
@@ -129,7 +130,7 @@ def _state_heads(architecture: Architecture, size: int, *_: object) -> Iterator[
 
 
 def _vocabulary(architecture: Architecture, size: int, *_: object) -> Iterator[Refusal]:
-    padded = ceil(architecture.vocab / VOCAB_PADDING) * VOCAB_PADDING
+    padded = padded_vocabulary(architecture.vocab)
     if padded % size:
         yield Refusal(
             rule="Vocabulary",
@@ -173,7 +174,8 @@ def _quantized_widths(
 def _block_widths(
     architecture: Architecture, size: int, quantization: Quantization, expert_parallel: bool, data_parallel_size: int
 ) -> Iterator[Refusal]:
-    """FP8 blocks must not be cut. vLLM's Triton kernel can refine the scales of some checkpoints instead; a plan does not rely on one kernel."""
+    """FP8 blocks must not be cut. vLLM's Triton kernel can refine the scales of some checkpoints instead; a plan does not rely on
+    one kernel."""
     block = quantization.block_out
     seen: set[tuple[str, int, int]] = set()
     for name, width, ranks in _split_widths(architecture, size, expert_parallel, data_parallel_size):

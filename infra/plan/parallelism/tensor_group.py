@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from infra.catalog.types import Accelerator, NodeShape
+from infra.catalog.vendors import vendors
 
 LinkClass = Literal["none", "link-domain", "pcie", "cross-socket", "network", "unknown"]
 
@@ -15,15 +16,15 @@ LinkClass = Literal["none", "link-domain", "pcie", "cross-socket", "network", "u
 class TensorGroup:
     """The best place for a pod of `gpus` GPUs with tensor-parallel groups of `size`.
 
-    `link` is the worst link inside a group: one link domain (NVLink, xGMI), PCIe inside a NUMA node, PCIe across sockets, or the network; "unknown" where the
-    catalog does not know which GPUs are linked. `numa_nodes` are the fewest NUMA nodes that hold the pod, None where the map is not known.
+    `link` is the worst link inside a group: one link domain (NVLink, xGMI), PCIe inside a NUMA node, PCIe across sockets, or the
+    network; "unknown" where the catalog does not know which GPUs are linked. `numa_nodes` are the fewest NUMA nodes that hold the
+    pod, None where the map is not known.
     """
 
     size: int
     gpus: int
     link: LinkClass
     numa_nodes: int | None
-    group_numa_nodes: int | None
 
     def explain(self, shape: NodeShape, accelerator: Accelerator) -> str:
         """One sentence for people."""
@@ -34,7 +35,7 @@ class TensorGroup:
             if self.numa_nodes == 1
             else f"{self.gpus} GPUs over {self.numa_nodes} NUMA nodes of {shape.id}"
         )
-        fabric = "xGMI" if accelerator.vendor == "amd" else "NVLink"
+        fabric = vendors()[accelerator.vendor].fabric_name
         link = {
             "none": "one GPU a rank group, nothing to exchange",
             "link-domain": f"inside one {fabric} domain",
@@ -49,13 +50,11 @@ class TensorGroup:
 @lru_cache(maxsize=16384)
 def tensor_group(shape: NodeShape, accelerator: Accelerator, size: int, gpus: int) -> TensorGroup:
     """The best place that the machine has for a pod of `gpus` GPUs with groups of `size`."""
-    group_nodes = _fewest_numa_nodes(shape, size)
     return TensorGroup(
         size=size,
         gpus=gpus,
-        link=_link(shape, accelerator, size, group_nodes),
+        link=_link(shape, accelerator, size),
         numa_nodes=_fewest_numa_nodes(shape, gpus),
-        group_numa_nodes=group_nodes,
     )
 
 
@@ -71,16 +70,15 @@ def _fewest_numa_nodes(shape: NodeShape, gpus: int) -> int | None:
     return None
 
 
-def _link(shape: NodeShape, accelerator: Accelerator, size: int, group_nodes: int | None) -> LinkClass:
+def _link(shape: NodeShape, accelerator: Accelerator, size: int) -> LinkClass:
     if size == 1:
         return "none"
     if size > shape.gpus:
         return "network"
     largest = shape.largest_link_domain
-    if largest is None:
-        return "unknown" if accelerator.fabric.is_fast else _pcie(group_nodes)
-    return "link-domain" if largest >= size else _pcie(group_nodes)
-
-
-def _pcie(group_nodes: int | None) -> LinkClass:
-    return "cross-socket" if group_nodes is not None and group_nodes > 1 else "pcie"
+    if largest is None and accelerator.fabric.is_fast:
+        return "unknown"
+    if largest is not None and largest >= size:
+        return "link-domain"
+    nodes = _fewest_numa_nodes(shape, size)
+    return "cross-socket" if nodes is not None and nodes > 1 else "pcie"

@@ -24,8 +24,8 @@ class NumaRoom:
 
 def never_blocked(
     rooms: Sequence[NumaRoom], residents: Sequence[Resident], resource_name: str
-) -> Mapping[str, frozenset[Footprint]] | None:
-    """All single NUMA nodes that each kind of pod can come to lie on, if the condition holds; None where it does not.
+) -> Mapping[int, frozenset[Footprint]] | None:
+    """All single NUMA nodes that each kind of pod can come to lie on, by number, if the condition holds; None where it does not.
 
     Holds for pods of one container that takes GPUs, whole CPUs and memory from one node: a pod is refused only if every NUMA node lacks something for it,
     so that the others together hold at least what each node would have to lack. That is compared resource by resource, for every way to
@@ -36,13 +36,13 @@ def never_blocked(
         return None
     known = [need for need in needs if need is not None]
     totals = [sum(resident.count * need[r] for resident, need in zip(residents, known, strict=True)) for r in range(3)]
-    places: dict[str, frozenset[Footprint]] = {}
+    places: dict[int, frozenset[Footprint]] = {}
     for resident, need in zip(residents, known, strict=True):
         others = [total - own for total, own in zip(totals, need, strict=True)]
         enough = len(residents) == 1 and resident.count <= sum(_slots(room, need) for room in rooms)
         if not enough and _can_block(rooms, need, others):
             return None
-        places[resident.name] = frozenset(_places(rooms, resident, need))
+        places[resident.number] = frozenset(_places(rooms, resident, need))
     return places
 
 

@@ -1,19 +1,20 @@
-"""Why a candidate configuration is given up: one sentence with the path, both numbers and the way out."""
+"""Why a candidate configuration is given up: one sentence with the path, both numbers and the remedy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from infra.diagnosis import Diagnosis
 from infra.kubelet import KubeletRefuses
-from infra.plan.placement import Load, NodeCapacity, PodShape, amount, describe, spread
-from infra.plan.pool.configuration import Candidate
-from infra.plan.pool.proof import Refusal
-from infra.plan.pool.question import Question, reserved_by_node, start_kubelet
-from infra.plan.pool.reserve import mebibytes
-from infra.plan.pool.widths import NodeWidths
+from infra.plan.model.kubelet import KubeletPlan
+from infra.plan.placement import Load, NodeCapacity, amount, spread
+from infra.plan.pod_shape import PodShape
+from infra.plan.pool.candidate import CandidateConfiguration
+from infra.plan.pool.gpu_pool import GpuPool, start_kubelet
+from infra.plan.pool.memory_split import mebibytes
+from infra.plan.pool.messages import Finding, Location, Message, described
+from infra.plan.pool.proof import Event, Refusal
+from infra.plan.pool.widths import GPUS_FIELD, NodeWidths
 from infra.units import format_gib
 
 
@@ -22,11 +23,16 @@ class Failure:
     """Why a candidate was given up. `final`: no other candidate can do better (the kubelet refuses the user's own fields, the pool is too small)."""
 
     policy: str
-    problem: Diagnosis
-    summary: str = ""  # the same without numbers of the node and remedies, for the plan's reasons
+    finding: Finding
+    summary: Message | None = None  # the same without numbers of the node and remedies
     memory_policy: str = ""
     final: bool = False
     proven_refusal: bool = False
+
+    @property
+    def reason(self) -> Message:
+        """For the plan's reasons."""
+        return self.finding.message if self.summary is None else self.summary
 
 
 _STAGE_FIELDS: Mapping[str, str] = {
@@ -41,71 +47,92 @@ _STAGE_FIELDS: Mapping[str, str] = {
 }
 
 
-def will_not_start(question: Question, fields: Mapping[str, Any], refusal: KubeletRefuses) -> Failure:
+def will_not_start(kubelet: KubeletPlan, refusal: KubeletRefuses) -> Failure:
     """The kubelet refuses the configuration itself, which no other candidate changes: all that it refuses are the user's own fields."""
-    message = "; ".join(refusal.errors)
-    named = (name for name in sorted(fields, key=len, reverse=True) if name.lower() in message.lower())
+    text = "; ".join(refusal.errors)
+    named = (name for name in sorted(kubelet.fields, key=len, reverse=True) if name.lower() in text.lower())
     field = next(named, _STAGE_FIELDS.get(refusal.stage))
-    where = f"{question.path}.kubelet" + (f".{field}" if field else "")
-    text = f"the kubelet would not start ({refusal.stage}): {message}"
-    return Failure(policy=str(fields["topologyManagerPolicy"]), problem=Diagnosis(where, "KubeletRefuses", text), final=True)
-
-
-def conflicts_of(question: Question, candidate: Candidate, fields: Mapping[str, Any]) -> list[Failure]:
-    widths = NodeWidths.of(
-        question.shape, reserved_memory=reserved_by_node(fields), pins_cpus=fields["cpuManagerPolicy"] == "static"
+    finding = Finding(
+        location=Location(field=f"kubelet.{field}" if field else "kubelet"),
+        code="KubeletRefuses",
+        message=Message.of(f"the kubelet would not start ({refusal.stage}): {text}"),
     )
-    found = [widths.conflict(candidate.topology_policy, pod) for pod in candidate.shapes]
+    return Failure(policy=kubelet.topology_manager_policy, finding=finding, final=True)
+
+
+def conflicts_of(pool: GpuPool, candidate: CandidateConfiguration, kubelet: KubeletPlan) -> list[Failure]:
+    """Pods that the policy cannot admit even on an empty node, by the number of NUMA nodes that their resources need."""
+    widths = NodeWidths.of(pool.shape, reserved_memory=kubelet.reserved_memory, pins_cpus=kubelet.pins_cpus)
+    found = [(position, widths.conflict(candidate.topology_policy, pod)) for position, pod in enumerate(candidate.shapes)]
     return [
         Failure(
             policy=candidate.topology_policy,
-            problem=Diagnosis(conflict.path, "TopologyAffinityError", f"{conflict}."),
-            summary=f"{conflict.sentence}.",
+            finding=Finding(
+                location=Location(field=conflict.field, pod=position),
+                code="TopologyAffinityError",
+                message=Message.of(f"{conflict.sentence}. {conflict.remedy}."),
+            ),
+            summary=Message.of(f"{conflict.sentence}."),
         )
-        for conflict in found
+        for position, conflict in found
         if conflict is not None
     ]
 
 
-def no_room(question: Question, candidate: Candidate, capacity: NodeCapacity, index: int, pods: int) -> Failure:
-    pod, final = candidate.shapes[index], candidate.shapes == question.pods
-    alone = capacity.shortfall(candidate.shapes, tuple(int(other == index) for other in range(len(candidate.shapes))))
-    if alone is not None:
-        resource, needed, there = alone
-        field = {"GPUs": pod.gpus_path, "CPU": "resources.cpu", "memory": "resources.memory", "pods": "replicas"}[resource]
-        text = (
-            f"one pod needs {amount(resource, needed)} {resource}; a node of {question.shape.id} has {amount(resource, max(there, 0))} for pods after what "
-            f"the node, its DaemonSets and co-tenants keep. Use at most {amount(resource, max(there, 0))}, or a larger node."
-        )
-        return Failure(policy=candidate.topology_policy, problem=Diagnosis(f"{pod.path}.{field}", "PodTooLarge", text), final=final)
+def no_room(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Failure:
+    """`unplaced` is the position of a pod shape and how many of its pods found no node."""
+    position, _ = unplaced
+    one_pod = tuple(int(other == position) for other in range(len(candidate.shapes)))
+    shortfall = capacity.shortfall(candidate.shapes, one_pod)
+    if shortfall is None:
+        finding = _too_few_nodes(pool, candidate, capacity, unplaced)
+    else:
+        finding = _too_large(pool, position, *shortfall)
+    return Failure(policy=candidate.topology_policy, finding=finding, final=candidate.shapes == pool.pods)
+
+
+def _too_large(pool: GpuPool, position: int, resource: str, needed: int, there: int) -> Finding:
+    field = {"GPUs": GPUS_FIELD, "CPU": "resources.cpu", "memory": "resources.memory", "pods": "replicas"}[resource]
+    most = amount(resource, max(there, 0))
+    text = (
+        f"one pod needs {amount(resource, needed)} {resource}; a node of {pool.shape.id} has {most} for pods after what "
+        f"the node, its DaemonSets and co-tenants keep. Use at most {most}, or a larger node."
+    )
+    return Finding(location=Location(field=field, pod=position), code="PodTooLarge", message=Message.of(text))
+
+
+def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Finding:
+    position, pods = unplaced
+    pod = candidate.shapes[position]
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
-        f"{question.nodes} node{'s' if question.nodes > 1 else ''} of {question.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, index)}. "
-        f"Use fewer replicas, or at least {_nodes_wanted(question, candidate, capacity)} nodes."
+        f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, position)}. "
+        f"Use fewer replicas, or at least {_nodes_wanted(pool, candidate, capacity)} nodes."
     )
-    return Failure(policy=candidate.topology_policy, problem=Diagnosis(f"{pod.path}.replicas", "PoolTooSmall", text), final=final)
+    return Finding(location=Location(field="replicas", pod=position), code="PoolTooSmall", message=Message.of(text))
 
 
 def _pods(count: int) -> str:
     return f"{count} pod{'s' if count != 1 else ''}"
 
 
-def _because(candidate: Candidate, capacity: NodeCapacity, index: int) -> str:
+def _because(candidate: CandidateConfiguration, capacity: NodeCapacity, position: int) -> str:
     """The resource that a node with as many of these pods as fit lacks for one more."""
     if len(candidate.shapes) > 1:
         return " beside the pool's other models"
-    load = tuple(0 for _ in candidate.shapes)
-    while capacity.holds(candidate.shapes, load):
-        load = (*load[:index], load[index] + 1, *load[index + 1 :])
-    if candidate.shapes[index].anti_affinity == "required" and load[index] > 1:
+    if candidate.shapes[position].anti_affinity == "required":
         return ""
-    resource, needed, there = capacity.shortfall(candidate.shapes, load) or ("", 0, 0)
-    return f" ({_pods(load[index])} on one node need {amount(resource, needed)} {resource}, and {amount(resource, there)} is there)"
+    count, shortfall = 1, None
+    while shortfall is None:
+        count += 1
+        shortfall = capacity.shortfall(candidate.shapes, (count,))
+    resource, needed, there = shortfall
+    return f" ({_pods(count)} on one node need {amount(resource, needed)} {resource}, and {amount(resource, there)} is there)"
 
 
-def _nodes_wanted(question: Question, candidate: Candidate, capacity: NodeCapacity) -> int:
-    low, high = question.nodes, question.nodes + sum(pod.copies for pod in candidate.shapes)
+def _nodes_wanted(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity) -> int:
+    low, high = pool.nodes, pool.nodes + sum(pod.copies for pod in candidate.shapes)
     while low < high:
         middle = (low + high) // 2
         if spread(candidate.shapes, capacity, middle).unplaced:
@@ -116,41 +143,62 @@ def _nodes_wanted(question: Question, candidate: Candidate, capacity: NodeCapaci
 
 
 def refused(
-    question: Question, candidate: Candidate, fields: Mapping[str, Any], load: Load, refusal: Refusal, machine: str
+    pool: GpuPool, candidate: CandidateConfiguration, kubelet: KubeletPlan, load: Load, refusal: Refusal, machine: str
 ) -> Failure:
-    pod = next((pod for pod in candidate.shapes if pod.name == refusal.resident), None)
-    where = _refusal_path(question, pod, refusal)
-    text = f"{candidate.topology_policy} does not admit {describe(candidate.shapes, load)} in every order on one node of {question.shape.id} {machine}: {refusal}."
-    if question.shape.numa_in_guest is False and question.resource_name.startswith("amd.com/"):
-        text += (
-            " AMD's device plugin reports NUMA node -1 in a virtual machine that hides NUMA, and no NUMA node has that id: use best-effort, or expose NUMA "
-            "nodes to the guest."
-        )
-    return Failure(
-        policy=candidate.topology_policy,
-        problem=Diagnosis(where, refusal.reason or "Refused", f"{text}{_free_by_node(question, fields, pod)}"),
-        summary=text,
-        proven_refusal=True,
+    """The kubelet refuses a pod in some order of starts and ends; `machine` says what memory the node had."""
+    pod = candidate.shapes[refusal.resident] if refusal.resident < len(candidate.shapes) else None
+    summary = Message.of(
+        f"{candidate.topology_policy} does not admit ",
+        described(candidate.shapes, load),
+        f" in every order on one node of {pool.shape.id} {machine}: ",
+        in_words(refusal, pool),
+        ".",
     )
+    if pool.shape.numa_in_guest is False and pool.resource_name.startswith("amd.com/"):
+        summary = Message.of(
+            summary,
+            " AMD's device plugin reports NUMA node -1 in a virtual machine that hides NUMA, and no NUMA node has that id: use best-effort, or expose NUMA "
+            "nodes to the guest.",
+        )
+    finding = Finding(
+        location=_refusal_location(pool, pod, refusal),
+        code=refusal.reason or "Refused",
+        message=Message.of(summary, "" if pod is None else _free_by_node(pool, kubelet, pod)),
+    )
+    return Failure(policy=candidate.topology_policy, finding=finding, summary=summary, proven_refusal=True)
 
 
-def _refusal_path(question: Question, pod: PodShape | None, refusal: Refusal) -> str:
+def in_words(refusal: Refusal, pool: GpuPool) -> Message:
+    """The order of events, and the refusal that it ends in."""
+    before = Message.of("on an empty node")
+    if refusal.events:
+        before = Message.of("after ", Message.of(", ").joined(_event_in_words(event, pool) for event in refusal.events))
+    name = pool.name_of(refusal.resident)
+    return Message.of(before, " the kubelet refuses a pod of ", name, f" ({refusal.reason}: {refusal.message})")
+
+
+def _event_in_words(event: Event, pool: GpuPool) -> Message:
+    numa_nodes = ", ".join(map(str, event.numa_nodes))
+    place = f" (NUMA node{'s' if len(event.numa_nodes) > 1 else ''} {numa_nodes})" if numa_nodes else ""
+    return Message.of(f"{event.change} of ", pool.name_of(event.resident), place)
+
+
+def _refusal_location(pool: GpuPool, pod: PodShape | None, refusal: Refusal) -> Location:
+    position = None if pod is None else refusal.resident
     if refusal.reason == "SMTAlignmentError":
-        return f"{pod.path}.resources.cpu" if pod else f"{question.path}.kubelet.cpuManagerPolicyOptions"
+        return Location(field="resources.cpu" if pod else "kubelet.cpuManagerPolicyOptions", pod=position)
     for name in ("reservedMemory", "topologyManagerPolicy"):
-        if name in question.user:
-            return f"{question.path}.kubelet.{name}"
-    return f"{pod.path}.resources" if pod else f"{question.path}.coTenants"
+        if pool.user_sets(name):
+            return Location(field=f"kubelet.{name}")
+    return Location(field="resources" if pod else "coTenants", pod=position)
 
 
-def _free_by_node(question: Question, fields: Mapping[str, Any], pod: PodShape | None) -> str:
+def _free_by_node(pool: GpuPool, kubelet: KubeletPlan, pod: PodShape) -> str:
     """The numbers of an empty node next to what the pod needs."""
-    reserved = reserved_by_node(fields)
-    if pod is None:
-        return ""
+    reserved = kubelet.reserved_memory
     per_node = []
-    taken = start_kubelet(question, fields).reserved_cpus
-    for node in question.shape.numa_nodes:
+    taken = start_kubelet(pool, kubelet).reserved_cpus
+    for node in pool.shape.numa_nodes:
         if not node.cpus:
             continue
         parts = [f"{len(node.gpus or ())} GPUs", f"{len(set(node.cpus) - taken)} CPUs"]
@@ -162,12 +210,9 @@ def _free_by_node(question: Question, fields: Mapping[str, Any], pod: PodShape |
     return f" On an empty node {'; '.join(per_node)}; the pod needs {need}."
 
 
-def unproven(question: Question, candidate: Candidate, why: str) -> Failure:
-    return Failure(
-        policy=candidate.topology_policy,
-        problem=Diagnosis(
-            question.path,
-            "NotProven",
-            f"admission under {candidate.topology_policy} is not proven: {why}. Use dedicated pools for pods of different size.",
-        ),
+def unproven(pool: GpuPool, candidate: CandidateConfiguration, why: Message) -> Failure:
+    """Too many states or mixtures of pods to visit all of them."""
+    text = Message.of(
+        f"admission under {candidate.topology_policy} is not proven: ", why, ". Use dedicated pools for pods of different size."
     )
+    return Failure(policy=candidate.topology_policy, finding=Finding(location=Location(), code="NotProven", message=text))

@@ -1,4 +1,7 @@
-"""The fields of `kubelet:` in a stack file: names, kinds and spellings, before the kubelet's own validation sees them."""
+"""The fields of `kubelet:` in a stack file: names, kinds and spellings, before the kubelet's own validation sees them.
+
+Which fields there are stands in infra/kubelet/configuration/fields.py.
+"""
 
 from __future__ import annotations
 
@@ -6,68 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.diagnosis import Diagnosis, did_you_mean
+from infra.kubelet.configuration.fields import FIELDS, HEADER
+from infra.kubelet.configuration.flags import flag_meant
 
-# KubeletConfiguration, kubelet.config.k8s.io/v1beta1 of Kubernetes 1.37, by the kind of value.
-KINDS: Mapping[str, str] = {
-    name: kind
-    for kind, names in {
-        "string": """staticPodPath podLogsDir staticPodURL address tlsCertFile tlsPrivateKeyFile tlsMinVersion
-            imagePullCredentialsVerificationPolicy healthzBindAddress clusterDomain kubeletCgroups systemCgroups cgroupRoot cgroupDriver
-            cpuManagerPolicy memoryManagerPolicy topologyManagerPolicy topologyManagerScope hairpinMode podCIDR resolvConf contentType
-            containerLogMaxSize configMapAndSecretChangeDetectionStrategy reservedSystemCPUs showHiddenMetricsForVersion
-            systemReservedCgroup kubeReservedCgroup volumePluginDir providerID memoryReservationPolicy containerRuntimeEndpoint
-            imageServiceEndpoint""",
-        "boolean": """enableServer rotateCertificates serverTLSBootstrap enableDebuggingHandlers enableContentionProfiling
-            cgroupsPerQOS singleProcessOOMKill runOnce cpuCFSQuota serializeImagePulls mergeDefaultEvictionSettings
-            enableControllerAttachDetach protectKernelDefaults makeIPTablesUtilChains failSwapOn kernelMemcgNotification
-            enableSystemLogHandler enableSystemLogQuery enableProfilingHandler enableDebugFlagsHandler seccompDefault registerNode
-            localStorageCapacityIsolation failCgroupV1""",
-        "integer": """port readOnlyPort registryPullQPS registryBurst eventRecordQPS eventBurst healthzPort oomScoreAdj
-            nodeLeaseDurationSeconds imageGCHighThresholdPercent imageGCLowThresholdPercent maxPods podPidsLimit nodeStatusMaxImages
-            maxOpenFiles kubeAPIQPS kubeAPIBurst maxParallelImagePulls evictionMaxPodGracePeriod podsPerCore iptablesMasqueradeBit
-            iptablesDropBit containerLogMaxFiles containerLogMaxWorkers""",
-        "number": "memoryThrottlingFactor",
-        "duration": """syncFrequency fileCheckFrequency httpCheckFrequency streamingConnectionIdleTimeout nodeStatusUpdateFrequency
-            nodeStatusReportFrequency imageMinimumGCAge imageMaximumGCAge volumeStatsAggPeriod cpuManagerReconcilePeriod
-            runtimeRequestTimeout cpuCFSQuotaPeriod evictionPressureTransitionPeriod containerLogMonitorInterval shutdownGracePeriod
-            shutdownGracePeriodCriticalPods""",
-        "map of strings": """cpuManagerPolicyOptions topologyManagerPolicyOptions qosReserved evictionHard evictionSoft
-            evictionSoftGracePeriod evictionMinimumReclaim systemReserved kubeReserved defaultPodSysctls""",
-        "map of booleans": "featureGates",
-        "list of strings": """tlsCipherSuites preloadedImagesVerificationAllowlist clusterDNS enforceNodeAllocatable
-            allowedUnsafeSysctls""",
-        "list of integers": "tlsCurvePreferences",
-        "list of objects": "shutdownGracePeriodByPodPriority reservedMemory registerWithTaints",
-        "object": """staticPodURLHeader authentication authorization memorySwap logging crashLoopBackOff tracing userNamespaces""",
-    }.items()
-    for name in names.split()
-}
-_SPELLINGS: Mapping[str, tuple[str, ...]] = {
-    "cpuManagerPolicy": ("none", "static"),
-    "memoryManagerPolicy": ("None", "Static"),
-    "topologyManagerPolicy": ("none", "best-effort", "restricted", "single-numa-node"),
-    "topologyManagerScope": ("container", "pod"),
-}
-# The command line's names, where people look for a field by its flag.
-_FLAGS: Mapping[str, str] = {
-    "reserved-cpus": "reservedSystemCPUs",
-    "reservedCpus": "reservedSystemCPUs",
-    "reservedCPUs": "reservedSystemCPUs",
-    "cpu-manager": "cpuManagerPolicy",
-    "cpu-manager-policy": "cpuManagerPolicy",
-    "cpu-manager-policy-options": "cpuManagerPolicyOptions",
-    "memory-manager-policy": "memoryManagerPolicy",
-    "topology-manager-policy": "topologyManagerPolicy",
-    "topology-manager-scope": "topologyManagerScope",
-    "topology-manager-policy-options": "topologyManagerPolicyOptions",
-    "kube-reserved": "kubeReserved",
-    "system-reserved": "systemReserved",
-    "reserved-memory": "reservedMemory",
-    "eviction-hard": "evictionHard",
-    "max-pods": "maxPods",
-    "feature-gates": "featureGates",
-}
-_HEADER = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 _EXPECTED = {
     "string": "a string",
     "boolean": "true or false",
@@ -93,26 +37,27 @@ def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[s
     problems: list[Diagnosis] = []
     for name, value in user_kubelet.items():
         where = f"{path}.{name}"
-        if name in _HEADER:
-            if value != _HEADER[name]:
-                problems.append(Diagnosis(where, "WrongKind", f"is {value!r}; only {_HEADER[name]} can be planned."))
+        if name in HEADER:
+            if value != HEADER[name]:
+                problems.append(Diagnosis(where, "WrongKind", f"is {value!r}; only {HEADER[name]} can be planned."))
             continue
-        kind = KINDS.get(name)
-        if kind is None:
-            hint = f' Did you mean "{_FLAGS[name]}"?' if name in _FLAGS else did_you_mean(str(name), KINDS)
+        field = FIELDS.get(name)
+        if field is None:
+            flag = flag_meant(str(name))
+            hint = f' Did you mean "{flag.field}"?' if flag else did_you_mean(str(name), FIELDS)
             problems.append(
                 Diagnosis(
                     where, "UnknownField", f"no field of KubeletConfiguration; a kubelet would ignore it without a word.{hint}"
                 )
             )
         elif value is not None:
-            taken = _take(kind, value)
+            taken = _take(field.kind.form, value)
             if taken is _WRONG:
-                problems.append(Diagnosis(where, "WrongType", f"{value!r} is not {_EXPECTED[kind]}."))
-            elif name in _SPELLINGS and taken not in _SPELLINGS[name]:
-                known = ", ".join(_SPELLINGS[name])
+                problems.append(Diagnosis(where, "WrongType", f"{value!r} is not {_EXPECTED[field.kind.form]}."))
+            elif field.values and isinstance(taken, str) and taken not in field.values:
+                known = ", ".join(field.values)
                 problems.append(
-                    Diagnosis(where, "WrongSpelling", f"{taken!r} is none of {known}.{did_you_mean(taken, _SPELLINGS[name])}")
+                    Diagnosis(where, "WrongSpelling", f"{taken!r} is none of {known}.{did_you_mean(taken, field.values)}")
                 )
             else:
                 fields[name] = taken
@@ -122,24 +67,24 @@ def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[s
 _WRONG = object()
 
 
-def _take(kind: str, value: Any) -> Any:
-    if kind in ("string", "duration"):
+def _take(form: str, value: Any) -> Any:
+    if form in ("string", "duration"):
         return value if isinstance(value, str) else _WRONG
-    if kind == "boolean":
+    if form == "boolean":
         return value if isinstance(value, bool) else _WRONG
-    if kind == "integer":
+    if form == "integer":
         return value if type(value) is int and -(2**31) <= value < 2**63 else _WRONG
-    if kind == "number":
+    if form == "number":
         return value if isinstance(value, int | float) and not isinstance(value, bool) else _WRONG
-    if kind == "map of strings":
+    if form == "map of strings":
         return _map_of_strings(value)
-    if kind == "map of booleans":
+    if form == "map of booleans":
         good = isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, bool) for k, v in value.items())
         return dict(value) if good else _WRONG
-    if kind == "object":
+    if form == "object":
         return dict(value) if isinstance(value, Mapping) and all(isinstance(k, str) for k in value) else _WRONG
     item_types: dict[str, type] = {"list of strings": str, "list of integers": int, "list of objects": Mapping}
-    if not isinstance(value, list | tuple) or not all(isinstance(i, item_types[kind]) and not isinstance(i, bool) for i in value):
+    if not isinstance(value, list | tuple) or not all(isinstance(i, item_types[form]) and not isinstance(i, bool) for i in value):
         return _WRONG
     return [dict(item) if isinstance(item, Mapping) else item for item in value]
 

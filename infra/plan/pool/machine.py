@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from infra.catalog.types import NodeShape
-from infra.plan.pool.reserve import usable_bytes
+from infra.plan.pool.memory_split import usable_bytes
 
 _MUCH_MORE = 64  # times the promised memory: no request is wider than one NUMA node any more
 

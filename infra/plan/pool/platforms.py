@@ -6,19 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.diagnosis import Diagnosis
-from infra.plan.pool.fields import KINDS
-
-_EVERYWHERE_MANAGED = """cpuManagerPolicy topologyManagerPolicy cpuCFSQuota cpuCFSQuotaPeriod podPidsLimit imageGCHighThresholdPercent
-    imageGCLowThresholdPercent containerLogMaxSize containerLogMaxFiles allowedUnsafeSysctls maxPods"""
-# GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS: linuxKubeletConfig, "custom node configuration" of its documentation. The others take a
-# whole KubeletConfiguration: drop-in directory, EKS NodeConfig, OpenShift KubeletConfig, kubelet-arg config=, Talos machine.kubelet.extraConfig.
-_FIELDS: Mapping[str, frozenset[str]] = {
-    "aks": frozenset(f"{_EVERYWHERE_MANAGED} failSwapOn seccompDefault".split()),
-    "gke": frozenset(
-        f"""{_EVERYWHERE_MANAGED} topologyManagerScope memoryManagerPolicy evictionSoft evictionSoftGracePeriod evictionMinimumReclaim
-        evictionMaxPodGracePeriod maxParallelImagePulls singleProcessOOMKill imageMinimumGCAge imageMaximumGCAge""".split()
-    ),
-}
+from infra.kubelet.configuration.fields import FIELDS, RESTRICTING_PLATFORMS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +18,12 @@ class PlatformFields:
 
     @classmethod
     def of(cls, platform: str) -> PlatformFields:
-        return cls(platform=platform, expressible=_FIELDS.get(platform))
+        expressible = frozenset(name for name, field in FIELDS.items() if platform in field.platforms)
+        return cls(platform=platform, expressible=expressible if platform in RESTRICTING_PLATFORMS else None)
 
     @property
     def unavailable(self) -> frozenset[str]:
-        return frozenset() if self.expressible is None else frozenset(KINDS) - self.expressible
+        return frozenset() if self.expressible is None else frozenset(FIELDS) - self.expressible
 
     @property
     def decides_reservations(self) -> bool:

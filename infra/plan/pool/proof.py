@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from infra.kubelet import Kubelet, Pod, PodResult
 
@@ -18,11 +18,18 @@ MOST_STATES = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class Resident:
-    """A kind of pod that lives on a node: `count` equal pods, admitted as `pod` says (containers with requests and limits)."""
+    """A kind of pod that lives on a node: `count` equal pods, admitted as `pod` says (containers with requests and limits).
 
-    name: str
+    `number` tells it from the other kinds.
+    """
+
+    number: int
     pod: Mapping[str, Any]
     count: int
+
+    def instance(self, index: int) -> dict[str, Any]:
+        """One of the pods, with a name of its own."""
+        return {"name": f"pod-{self.number}-{index}", **self.pod}
 
 
 @dataclass(frozen=True, order=True)
@@ -45,6 +52,13 @@ class Footprint:
     def container(self, name: str) -> ContainerFootprint:
         return next(container for container in self.containers if container.name == name)
 
+    @property
+    def numa_nodes(self) -> tuple[int, ...]:
+        """Where any of its CPUs, devices or pinned memory lies."""
+        containers = self.containers
+        held = {node for container in containers for node, _ in (*container.cpus, *container.devices) if node >= 0}
+        return tuple(sorted(held | {node for container in containers for node in container.memory_numa}))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
@@ -55,30 +69,35 @@ class Admission:
     devices: Mapping[str, tuple[str, ...]]
 
 
+@dataclass(frozen=True)
+class Event:
+    """A pod of the kind `resident` starts or ends, on these NUMA nodes (none: it has nothing to itself)."""
+
+    change: Literal["start", "end"]
+    resident: int
+    numa_nodes: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """An order of events after which the kubelet refuses a pod."""
+    """An order of events after which the kubelet refuses a pod of the kind `resident`."""
 
-    events: tuple[str, ...]
-    resident: str
+    events: tuple[Event, ...]
+    resident: int
     reason: str
     message: str
-
-    def __str__(self) -> str:
-        before = f"after {', '.join(self.events)}" if self.events else "on an empty node"
-        return f"{before} the kubelet refuses a pod of {self.resident} ({self.reason}: {self.message})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Every order was tried: the number of states, and all the places that each kind of pod can come to lie in.
+    """Every order was tried: the number of states, and all the places that each kind of pod can come to lie in, by number.
 
     `share_cores`: kinds of which a pod held a part of a physical core in some state, so that another one may have run on the rest.
     """
 
     states: int
-    footprints: Mapping[str, frozenset[Footprint]]
-    share_cores: frozenset[str] = frozenset()
+    footprints: Mapping[int, frozenset[Footprint]]
+    share_cores: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -86,8 +105,8 @@ class Undecided:
     """More states than `limit`; nothing was refused in those that were visited, and these places were seen."""
 
     limit: int
-    footprints: Mapping[str, frozenset[Footprint]]
-    share_cores: frozenset[str] = frozenset()
+    footprints: Mapping[int, frozenset[Footprint]]
+    share_cores: frozenset[int] = frozenset()
 
 
 class NumaMap:
@@ -142,20 +161,20 @@ class _Pod:
     name: str
     cpus: tuple[int, ...]
     half_cores: bool
-    where: str
+    numa_nodes: tuple[int, ...]
 
 
 @dataclass
 class _State:
     kubelet: Kubelet
     pods: tuple[_Pod, ...]
-    parent: _State | None
-    event: str
+    parent: _State | None = None
+    event: Event | None = None
 
-    def events(self) -> tuple[str, ...]:
-        events: list[str] = []
+    def events(self) -> tuple[Event, ...]:
+        events: list[Event] = []
         state: _State | None = self
-        while state is not None and state.event:
+        while state is not None and state.event is not None:
             events.append(state.event)
             state = state.parent
         return tuple(reversed(events))
@@ -166,16 +185,13 @@ class _Exploration:
 
     def __init__(self, residents: Sequence[Resident], numa: NumaMap) -> None:
         self.residents, self.numa = residents, numa
-        self.footprints: dict[str, set[Footprint]] = {resident.name: set() for resident in residents}
-        self.share_cores: set[str] = set()
-        self._pods = [
-            [Pod.from_dict({"name": f"{resident.name}-{index}", **resident.pod}) for index in range(resident.count)]
-            for resident in residents
-        ]
+        self.footprints: dict[int, set[Footprint]] = {resident.number: set() for resident in residents}
+        self.share_cores: set[int] = set()
+        self._pods = [[Pod.from_dict(resident.instance(index)) for index in range(resident.count)] for resident in residents]
         self._places: dict[tuple[int, Footprint, tuple[tuple[int, int], ...]], int] = {}
 
-    def places(self) -> dict[str, frozenset[Footprint]]:
-        return {name: frozenset(found) for name, found in self.footprints.items()}
+    def places(self) -> dict[int, frozenset[Footprint]]:
+        return {number: frozenset(found) for number, found in self.footprints.items()}
 
     def starts(self, state: _State) -> Iterator[_State | Refusal]:
         """The states after one more pod has started; a refusal ends them."""
@@ -187,19 +203,19 @@ class _Exploration:
             kubelet = state.kubelet.copy()
             result = kubelet.admit(pod)
             if not result.admitted:
-                yield Refusal(events=state.events(), resident=resident.name, reason=result.reason, message=result.message)
+                yield Refusal(events=state.events(), resident=resident.number, reason=result.reason, message=result.message)
                 return
             started = self._started(kind, pod.name, admission_of(result, self.numa))
-            yield _State(kubelet, (*state.pods, started), state, f"start of {resident.name}{started.where}")
+            yield _State(kubelet, (*state.pods, started), state, Event("start", resident.number, started.numa_nodes))
 
     def _started(self, kind: int, name: str, admission: Admission) -> _Pod:
         cpus = tuple(cpu for own in admission.cpus.values() for cpu in own)
         half_cores = self.numa.split_cores(cpus)
-        self.footprints[self.residents[kind].name].add(admission.footprint)
+        self.footprints[self.residents[kind].number].add(admission.footprint)
         if half_cores:
-            self.share_cores.add(self.residents[kind].name)
+            self.share_cores.add(self.residents[kind].number)
         place = self._places.setdefault((kind, admission.footprint, half_cores), len(self._places))
-        return _Pod(place, kind, name, cpus, bool(half_cores), _where(admission.footprint))
+        return _Pod(place, kind, name, cpus, bool(half_cores), admission.footprint.numa_nodes)
 
     def ends(self, state: _State, seen: set[tuple[Any, ...]]) -> Iterator[_State]:
         """The states after one pod has ended, one for each place that pods lie in; none that was seen."""
@@ -209,7 +225,7 @@ class _Exploration:
             if self.key(remaining) not in seen:
                 kubelet = state.kubelet.copy()
                 kubelet.remove(pod.name)
-                yield _State(kubelet, remaining, state, f"end of {self.residents[pod.kind].name}{pod.where}")
+                yield _State(kubelet, remaining, state, Event("end", self.residents[pod.kind].number, pod.numa_nodes))
 
     def key(self, pods: Sequence[_Pod]) -> tuple[Any, ...]:
         """What later admissions depend on: the kinds and places of the running pods, and how many cores of each NUMA node are half taken."""
@@ -227,7 +243,7 @@ def prove(
     At each state every pod that is not running must be admitted: that is what a restart, a rescheduled replica or a rolling update asks for.
     """
     exploration = _Exploration(residents, numa)
-    first = _State(start, (), None, "")
+    first = _State(start, ())
     seen = {exploration.key(())}
     queue = deque([first])
     while queue:
@@ -245,22 +261,14 @@ def prove(
     return Proof(states=len(seen), footprints=exploration.places(), share_cores=frozenset(exploration.share_cores))
 
 
-def _where(footprint: Footprint) -> str:
-    nodes = sorted(
-        {node for c in footprint.containers for node, _ in (*c.cpus, *c.devices) if node >= 0}
-        | {node for c in footprint.containers for node in c.memory_numa}
-    )
-    return f" (NUMA node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))})" if nodes else ""
-
-
-def fill(start: Kubelet, residents: Sequence[Resident], numa: NumaMap) -> tuple[Kubelet, dict[str, list[Admission]]]:
+def fill(start: Kubelet, residents: Sequence[Resident], numa: NumaMap) -> tuple[Kubelet, dict[int, list[Admission]]]:
     """Starts the pods once in the given order on a copy of `start`; where a pod is refused the rest of its kind is left out."""
     kubelet = start.copy()
-    admitted: dict[str, list[Admission]] = {resident.name: [] for resident in residents}
+    admitted: dict[int, list[Admission]] = {resident.number: [] for resident in residents}
     for resident in residents:
         for index in range(resident.count):
-            result = kubelet.admit({"name": f"{resident.name}-{index}", **resident.pod})
+            result = kubelet.admit(resident.instance(index))
             if not result.admitted:
                 break
-            admitted[resident.name].append(admission_of(result, numa))
+            admitted[resident.number].append(admission_of(result, numa))
     return kubelet, admitted

@@ -2,99 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from infra.catalog.machine import devices_of, machine_of
 from infra.kubelet import Kubelet
 from infra.plan.model import Slot, SlotGroup
-from infra.plan.placement import Load, PodShape
-from infra.plan.pool.proof import Admission, Footprint, NumaMap, fill
-from infra.plan.pool.question import Question, residents_of
-from infra.plan.pool.search import Answer
+from infra.plan.placement import Load, NodeCapacity
+from infra.plan.pod_shape import MAIN_CONTAINER, PodShape
+from infra.plan.pool.gpu_pool import GpuPool
+from infra.plan.pool.proof import Admission, ContainerFootprint, Footprint, fill
+from infra.plan.pool.search import ProvenConfiguration
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slots:
-    """Slots by pod shape, all places that its pods can come to lie in, and the GPUs of the whole pool that stay free."""
+class Layout:
+    """Slots of each pod shape, all places that its pods can come to lie in, and the GPUs of the whole pool that stay free."""
 
-    by_pod: Mapping[str, tuple[SlotGroup, ...]]
-    places: Mapping[str, tuple[Slot, ...]]
+    slots: tuple[tuple[SlotGroup, ...], ...]
+    places: tuple[tuple[Slot, ...], ...]
     idle_gpus: int
     stranded_gpus: int
 
 
-def lay_out(question: Question, answer: Answer, kubelet: Kubelet) -> Slots:
-    """The placement of an answer, with the places that an empty node gives when co-tenants start first and then the pods.
+def lay_out(pool: GpuPool, proven: ProvenConfiguration, kubelet: Kubelet) -> Layout:
+    """The placement of a proven configuration, with the places that an empty node gives when co-tenants start first and then the pods.
 
     The scheduler may distribute pods otherwise; each node's places stay among those that the proof visited.
     """
-    shapes = answer.candidate.shapes
-    numa = NumaMap(machine_of(question.shape), devices_of(question.shape, question.resource_name))
-    groups: dict[str, list[SlotGroup]] = {pod.name: [] for pod in shapes}
+    shapes, numa = proven.candidate.shapes, pool.numa_map
+    groups: list[list[SlotGroup]] = [[] for _ in shapes]
     idle = stranded = 0
-    for count, load in answer.placement.groups:
-        residents = [*question.guaranteed_co_tenants, *residents_of(shapes, load)]
-        filled, admitted = fill(kubelet, residents, numa)
-        for pod in shapes:
-            slots = tuple(_slot(pod, admission) for admission in admitted.get(pod.name, ()))
+    for count, load in proven.placement.groups:
+        filled, admitted = fill(kubelet, [*pool.guaranteed_co_tenants, *pool.residents(shapes, load)], numa)
+        for position, pod in enumerate(shapes):
+            slots = tuple(_slot(pod, admission) for admission in admitted.get(position, ()))
             if slots:
-                groups[pod.name].append(SlotGroup(nodes=count, slots=slots))
-        free = question.shape.gpus - sum(pods * pod.gpus for pods, pod in zip(load, shapes, strict=True))
+                groups[position].append(SlotGroup(nodes=count, slots=slots))
+        free = pool.shape.gpus - sum(pods * pod.gpus for pods, pod in zip(load, shapes, strict=True))
         idle += count * free
-        stranded += count * (free - _usable(filled, shapes, load, free, answer, numa))
-    return Slots(
-        by_pod={name: tuple(found) for name, found in groups.items()},
-        places={pod.name: _places(question, pod, answer.footprints[pod.name]) for pod in shapes},
+        stranded += count * (free - _usable(filled, shapes, load, free, proven.capacity))
+    return Layout(
+        slots=tuple(map(tuple, groups)),
+        places=tuple(_places(pool, pod, found) for pod, found in zip(shapes, proven.proof.footprints, strict=True)),
         idle_gpus=idle,
         stranded_gpus=stranded,
     )
 
 
 def _slot(pod: PodShape, admission: Admission) -> Slot:
-    place = admission.footprint.container(pod.main_container)
-    cpus = admission.cpus[pod.main_container]
-    nodes = {node for node, _ in (*place.cpus, *place.devices) if node >= 0}
+    place = admission.footprint.container(MAIN_CONTAINER)
+    cpus = admission.cpus[MAIN_CONTAINER]
     return Slot(
-        numa_nodes=tuple(sorted(nodes)),
-        gpus=tuple(sorted(int(device.removeprefix("gpu")) for device in admission.devices[pod.main_container])),
+        numa_nodes=_numa_nodes(place),
+        gpus=tuple(sorted(int(device.removeprefix("gpu")) for device in admission.devices[MAIN_CONTAINER])),
         cpu_count=len(cpus) or pod.cpu,
         cpus_example=cpus,
         memory_numa=place.memory_numa,
     )
 
 
-def _places(question: Question, pod: PodShape, footprints: Iterable[Footprint]) -> tuple[Slot, ...]:
+def _numa_nodes(place: ContainerFootprint) -> tuple[int, ...]:
+    return tuple(sorted({node for node, _ in (*place.cpus, *place.devices) if node >= 0}))
+
+
+def _places(pool: GpuPool, pod: PodShape, footprints: Iterable[Footprint]) -> tuple[Slot, ...]:
     """The distinct places of the main container, in order of NUMA nodes; GPUs stand for any of the same node, and CPU ids are left open."""
-    gpus_of = {node.id: node.gpus or () for node in question.shape.numa_nodes}
-    everywhere = tuple(range(question.shape.gpus))
+    gpus_of = {node.id: node.gpus or () for node in pool.shape.numa_nodes}
+    everywhere = tuple(range(pool.shape.gpus))
     slots = {
         Slot(
-            numa_nodes=tuple(sorted({node for node, _ in (*place.cpus, *place.devices) if node >= 0})),
+            numa_nodes=_numa_nodes(place),
             gpus=tuple(sorted(gpu for node, count in place.devices for gpu in gpus_of.get(node, everywhere)[:count])),
             cpu_count=sum(count for _, count in place.cpus) or pod.cpu,
             cpus_example=(),
             memory_numa=place.memory_numa,
         )
-        for place in (footprint.container(pod.main_container) for footprint in footprints)
+        for place in (footprint.container(MAIN_CONTAINER) for footprint in footprints)
     }
     return tuple(sorted(slots, key=lambda slot: (slot.numa_nodes, slot.gpus, slot.memory_numa)))
 
 
-def _usable(kubelet: Kubelet, shapes: Sequence[PodShape], load: Load, free: int, answer: Answer, numa: NumaMap) -> int:
+def _usable(kubelet: Kubelet, shapes: Sequence[PodShape], load: Load, free: int, capacity: NodeCapacity) -> int:
     """GPUs of a node that more pods of the planned sizes could still take, anti-affinity aside; the best of filling by size up and down."""
-    best = 0
-    by_size = sorted(range(len(shapes)), key=lambda index: shapes[index].gpus)
+    most = 0
+    by_size = sorted(range(len(shapes)), key=lambda position: shapes[position].gpus)
     for order in (by_size, by_size[::-1]):
         state, counts, used = kubelet.copy(), load, 0
-        for index in order:
-            pod = shapes[index]
+        for position in order:
+            pod = shapes[position]
             while 0 < pod.gpus <= free - used:
-                more = (*counts[:index], counts[index] + 1, *counts[index + 1 :])
-                if not answer.capacity.holds(shapes, more):
+                more = (*counts[:position], counts[position] + 1, *counts[position + 1 :])
+                if not capacity.holds(shapes, more):
                     break
-                if not state.admit({"name": f"{pod.name}-more-{counts[index]}", **pod.pod}).admitted:
+                if not state.admit({"name": f"more-{position}-{counts[position]}", **pod.pod}).admitted:
                     break
                 counts, used = more, used + pod.gpus
-        best = max(best, used)
-    return best
+        most = max(most, used)
+    return most

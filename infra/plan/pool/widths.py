@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.catalog.types import NodeShape
-from infra.plan.placement import PodShape
+from infra.plan.pod_shape import PodShape
 from infra.plan.pool.machine import Widths, cpu_widths, gpu_widths, memory_widths
 from infra.units import format_gib
+
+GPUS_FIELD = "tensorParallelSize"  # below a model: what an error about the number of GPUs points at
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Why a policy cannot admit a pod even on an empty node: what the error points at, the sentence, and the way out."""
+    """Why a policy cannot admit a pod even on an empty node: the field of its model that the error points at, the sentence, and a remedy."""
 
-    path: str
+    field: str
     sentence: str
     remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.sentence}. {self.remedy}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ class NodeWidths:
         Only then does the CPU manager give it CPUs on each of these nodes, and `restricted` admits it.
         """
         width = self.spans(pod)
-        if pod.cpu_given or not pod.bind_ranks or not self.pins_cpus or width < 2 or len(self.cpus.capacities) < width:
+        if pod.cpu_given or not self.pins_cpus or width < 2 or len(self.cpus.capacities) < width:
             return pod
         return pod.with_cpu(max(pod.cpu, self.enough_cpus(width)))
 
@@ -70,34 +69,34 @@ class NodeWidths:
             needs.append(("CPUs", pod.cpu, self.cpus.of_request(pod.cpu) or 0))
         if self.memory is not None:
             needs.append(("memory", pod.memory_bytes, self.memory.of_request(pod.memory_bytes) or 0))
-        return self._not_single(pod, needs) if policy == "single-numa-node" else self._not_equal(pod, needs)
+        return self._not_single(needs) if policy == "single-numa-node" else self._not_equal(needs)
 
-    def _not_single(self, pod: PodShape, needs: list[tuple[str, int, int]]) -> Conflict | None:
+    def _not_single(self, needs: list[tuple[str, int, int]]) -> Conflict | None:
         for name, request, width in needs:
             if width < 2:
                 continue
             if name == "GPUs":
                 return Conflict(
-                    f"{pod.path}.{pod.gpus_path}",
+                    GPUS_FIELD,
                     f"{request} GPUs need {width} NUMA nodes of {self.shape.id} ({self._each(self.gpus)}); single-numa-node admits 1",
                     f"Use {self.gpus.largest}, or topologyManagerPolicy restricted with more than {self.cpus.least_of_width(width) - 1} CPUs for the pod",
                 )
             if name == "CPUs":
                 return Conflict(
-                    f"{pod.path}.resources.cpu",
+                    "resources.cpu",
                     f"{request} CPUs need {width} NUMA nodes of {self.shape.id} ({self._each(self.cpus)}); single-numa-node admits 1",
                     f"Use fewer than {self.cpus.largest}, less what the node keeps for itself, or another topologyManagerPolicy",
                 )
             assert self.memory is not None
             return Conflict(
-                f"{pod.path}.resources.memory",
+                "resources.memory",
                 f"{format_gib(request)} of memory need {width} NUMA nodes of {self.shape.id} ({format_gib(self.memory.largest)} at most on one); "
                 "single-numa-node admits 1",
                 f"Use at most {format_gib(self.memory.largest)}, or memoryManagerPolicy None",
             )
         return None
 
-    def _not_equal(self, pod: PodShape, needs: list[tuple[str, int, int]]) -> Conflict | None:
+    def _not_equal(self, needs: list[tuple[str, int, int]]) -> Conflict | None:
         counted = [(name, request, width) for name, request, width in needs if width]
         by_memory = [width for name, _, width in counted if name == "memory" and width > 1]
         widths = {width for _, _, width in counted}
@@ -109,13 +108,13 @@ class NodeWidths:
         most = max(widths)
         if len(widths) <= 1:
             return Conflict(
-                f"{pod.path}.resources.memory",
+                "resources.memory",
                 f"restricted would admit the pod only as long as its memory needs {most} NUMA nodes, and the catalog's memory is a lower bound: "
                 "on a machine with more it would be refused",
                 "Leave memoryManagerPolicy out, or set it to None",
             )
         narrow = [name for name, _, width in counted if width < most]
-        where = {"CPUs": "resources.cpu", "memory": "resources.memory", "GPUs": pod.gpus_path}[narrow[0]]
+        fields = {"CPUs": "resources.cpu", "memory": "resources.memory", "GPUs": GPUS_FIELD}
         remedies = {
             "CPUs": f"ask for more than {self.cpus.least_of_width(most) - 1} CPUs",
             "memory": "set memoryManagerPolicy to None",
@@ -123,7 +122,7 @@ class NodeWidths:
         }
         remedy = " and ".join(remedies[name] for name in narrow)
         return Conflict(
-            f"{pod.path}.{where}",
+            fields[narrow[0]],
             f"restricted admits a pod of {self.shape.id} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
             f"{remedy[0].upper()}{remedy[1:]}",
         )

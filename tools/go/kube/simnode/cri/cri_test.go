@@ -75,6 +75,12 @@ func TestPodAddressesAreGivenAgainOnlyAfterTheirSandboxStopped(t *testing.T) {
 	if _, err := run(); err != nil {
 		t.Errorf("after a stop: %v", err)
 	}
+	if _, err := r.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: first}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run(); err == nil {
+		t.Error("the stopped sandbox's address was given to two pods once it was removed")
+	}
 	hostNetwork := &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 		NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE}}}}
 	answer, err := r.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: hostNetwork})

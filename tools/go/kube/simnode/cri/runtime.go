@@ -176,8 +176,11 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, request *runtimeapi.StopPo
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if s.ready {
+		// The kubelet stops a sandbox again when it removes it: by then a newer pod may hold the address.
+		delete(r.addresses, s.address)
+	}
 	s.ready = false
-	delete(r.addresses, s.address)
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 

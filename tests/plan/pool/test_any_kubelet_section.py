@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from infra.catalog.machine import devices_of, machine_of
 from infra.errors import PlanError
 from infra.kubelet import simulate_case
-from infra.plan.placement import PodShape
-from infra.plan.pool.fields import KINDS
+from infra.kubelet.configuration.fields import FIELDS
+from infra.plan.pod_shape import PodShape
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 
 quantities = st.sampled_from(
@@ -95,7 +95,7 @@ known: dict[str, st.SearchStrategy[Any]] = {
     "cpuCFSQuotaPeriod": st.sampled_from(["100us", "5ms", "1s", "2s", "x"]),
     "cgroupDriver": st.sampled_from(["systemd", "cgroupfs", "x"]),
 }  # fmt: skip
-anything = st.dictionaries(st.sampled_from([*KINDS, "reservedCpus", "kind", "apiVersion"]), junk, max_size=2)
+anything = st.dictionaries(st.sampled_from([*FIELDS, "reservedCpus", "kind", "apiVersion"]), junk, max_size=2)
 
 
 @st.composite
@@ -154,13 +154,13 @@ def plan_or_errors(section: dict[str, Any], planned: tuple[PodShape, ...], versi
         return
     for name, value in section.items():
         if value not in (None, "", {}, []) and name not in ("kind", "apiVersion", "reservedMemory") and not isinstance(value, dict):
-            assert decision.kubelet[name] == value
+            assert decision.kubelet.fields[name] == value
     case = {
         "id": "x",
         "machine": machine_of(shape),
-        "kubelet": dict(decision.kubelet),
+        "kubelet": dict(decision.kubelet.fields),
         "devices": devices_of(shape, "nvidia.com/gpu"),
-        "pods": [{"name": pod.name, **pod.pod} for pod in decision.pods],
+        "pods": [{"name": f"pod-{number}", **pod.shape.pod} for number, pod in enumerate(decision.pods)],
     }
     result = simulate_case(case) if version == "1.37" else None
     if result is not None:

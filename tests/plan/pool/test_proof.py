@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infra.kubelet import Device, Kubelet, Machine
 from infra.plan.pool.bound import NumaRoom, never_blocked
-from infra.plan.pool.proof import NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
+from infra.plan.pool.proof import Event, NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
 
 GPU = "nvidia.com/gpu"
 
@@ -43,9 +43,9 @@ def kubelet(document: dict[str, Any], devices: dict[str, list[dict[str, Any]]], 
     return Kubelet.start(Machine.from_dict(document), {**base, **fields}, taken)
 
 
-def resident(name: str, count: int, cpu: int, gpus: int, memory: str = "1Gi") -> Resident:
+def resident(number: int, count: int, cpu: int, gpus: int, memory: str = "1Gi") -> Resident:
     sizes = {"cpu": str(cpu), "memory": memory, **({GPU: str(gpus)} if gpus else {})}
-    return Resident(name=name, pod={"containers": [{"name": "c", "requests": sizes, "limits": sizes}]}, count=count)
+    return Resident(number=number, pod={"containers": [{"name": "c", "requests": sizes, "limits": sizes}]}, count=count)
 
 
 def refused_somewhere(start: Kubelet, residents: list[Resident], most: int = 3000) -> bool | None:
@@ -59,10 +59,10 @@ def refused_somewhere(start: Kubelet, residents: list[Resident], most: int = 300
                 pod = (kind, index)
                 following = state.copy()
                 if pod in running:
-                    following.remove(f"{kind_of.name}-{index}")
+                    following.remove(f"{kind}-{index}")
                     after = running - {pod}
                 else:
-                    if not following.admit({"name": f"{kind_of.name}-{index}", **kind_of.pod}).admitted:
+                    if not following.admit({"name": f"{kind}-{index}", **kind_of.pod}).admitted:
                         return True
                     after = running | {pod}
                 key = (following.state_key(), after)
@@ -76,24 +76,24 @@ def refused_somewhere(start: Kubelet, residents: list[Resident], most: int = 300
 
 def test_a_pod_that_always_fits_is_proven():
     document, devices = machine(2, 4, 2)
-    outcome = prove(kubelet(document, devices), [resident("a", 2, 2, 2)], NumaMap(document, devices))
+    outcome = prove(kubelet(document, devices), [resident(0, 2, 2, 2)], NumaMap(document, devices))
     assert isinstance(outcome, Proof)
-    assert {place.container("c").devices for place in outcome.footprints["a"]} == {((0, 2),), ((1, 2),)}
+    assert {place.container("c").devices for place in outcome.footprints[0]} == {((0, 2),), ((1, 2),)}
 
 
 def test_the_shortest_order_that_is_refused_is_told():
     document, devices = machine(2, 4, 2)
-    outcome = prove(kubelet(document, devices), [resident("pair", 1, 2, 2), resident("one", 2, 2, 1)], NumaMap(document, devices))
+    outcome = prove(kubelet(document, devices), [resident(0, 1, 2, 2), resident(1, 2, 2, 1)], NumaMap(document, devices))
     assert isinstance(outcome, Refusal)
     assert outcome.reason == "TopologyAffinityError"
     assert outcome.events == (
-        "start of pair (NUMA node 0)",
-        "start of one (NUMA node 1)",
-        "end of pair (NUMA node 0)",
-        "start of one (NUMA node 0)",
+        Event("start", 0, (0,)),
+        Event("start", 1, (1,)),
+        Event("end", 0, (0,)),
+        Event("start", 1, (0,)),
     )
     state = kubelet(document, devices)
-    pair, one = resident("pair", 1, 2, 2).pod, resident("one", 2, 2, 1).pod
+    pair, one = resident(0, 1, 2, 2).pod, resident(1, 2, 2, 1).pod
     assert state.admit({"name": "pair", **pair}).admitted
     assert state.admit({"name": "one-0", **one}).admitted
     state.remove("pair")
@@ -103,7 +103,7 @@ def test_the_shortest_order_that_is_refused_is_told():
 
 def test_too_many_states_are_said_and_not_taken_for_a_proof():
     document, devices = machine(2, 4, 2)
-    outcome = prove(kubelet(document, devices), [resident("a", 4, 1, 1)], NumaMap(document, devices), most_states=3)
+    outcome = prove(kubelet(document, devices), [resident(0, 4, 1, 1)], NumaMap(document, devices), most_states=3)
     assert isinstance(outcome, Undecided)
     assert outcome.limit == 3
 
@@ -112,8 +112,8 @@ def test_fill_leaves_the_start_untouched():
     document, devices = machine(2, 4, 2)
     start = kubelet(document, devices)
     before = start.state_key()
-    filled, admitted = fill(start, [resident("a", 2, 2, 2)], NumaMap(document, devices))
-    assert [a.devices["c"] for a in admitted["a"]] == [("gpu0", "gpu1"), ("gpu2", "gpu3")]
+    filled, admitted = fill(start, [resident(0, 2, 2, 2)], NumaMap(document, devices))
+    assert [a.devices["c"] for a in admitted[0]] == [("gpu0", "gpu1"), ("gpu2", "gpu3")]
     assert start.state_key() == before != filled.state_key()
 
 
@@ -121,7 +121,7 @@ def resident_fits(start: Kubelet, one: Resident) -> bool:
     """The node fit only: the pods as Burstable ones, which no manager looks at."""
     sizes = one.pod["containers"][0]["requests"]
     pod = {"containers": [{"name": "c", "requests": {name: sizes[name] for name in ("cpu", "memory")}}]}
-    return all(start.admit({"name": f"{one.name}-{index}", **pod}).admitted for index in range(one.count))
+    return all(start.admit({"name": f"{one.number}-{index}", **pod}).admitted for index in range(one.count))
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -138,7 +138,7 @@ def test_the_condition_on_counts_never_promises_what_the_kubelet_refuses(kinds, 
     fields: dict[str, Any] = {"reservedSystemCPUs": "0,5,10,15", "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
     if pinned:
         fields |= {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}
-    residents = [resident(f"p{i}", *kind) for i, kind in enumerate(kinds)]
+    residents = [resident(i, *kind) for i, kind in enumerate(kinds)]
     start = kubelet(document, devices, **fields)
     fitting = start.copy()
     assume(all(resident_fits(fitting, one) for one in residents))
@@ -148,17 +148,17 @@ def test_the_condition_on_counts_never_promises_what_the_kubelet_refuses(kinds, 
     if places is not None:
         outcome = prove(start, residents, NumaMap(document, devices))
         assert isinstance(outcome, Proof), outcome
-        assert all(outcome.footprints[name] <= there for name, there in places.items())
+        assert all(outcome.footprints[number] <= there for number, there in places.items())
 
 
 def test_the_condition_on_counts_holds_for_equal_pods_and_not_for_mixed_sizes():
     rooms = [NumaRoom(id=node, gpus=4, cpus=110, memory_bytes=1000 << 30) for node in (0, 1)]
-    assert never_blocked(rooms, [resident("a", 8, 8, 1, "64Gi")], GPU) is not None
-    assert never_blocked(rooms, [resident("a", 2, 8, 3, "64Gi")], GPU) is not None
-    assert never_blocked(rooms, [resident("a", 1, 8, 4, "64Gi"), resident("b", 4, 8, 1, "64Gi")], GPU) is None
-    assert never_blocked(rooms, [resident("a", 2, 8, 1, "999Gi")], GPU) is not None
-    assert never_blocked(rooms, [resident("a", 2, 8, 1, "1001Gi")], GPU) is None
-    assert never_blocked(rooms, [resident("a", 3, 8, 3, "1Gi")], GPU) is None
+    assert never_blocked(rooms, [resident(0, 8, 8, 1, "64Gi")], GPU) is not None
+    assert never_blocked(rooms, [resident(0, 2, 8, 3, "64Gi")], GPU) is not None
+    assert never_blocked(rooms, [resident(0, 1, 8, 4, "64Gi"), resident(1, 4, 8, 1, "64Gi")], GPU) is None
+    assert never_blocked(rooms, [resident(0, 2, 8, 1, "999Gi")], GPU) is not None
+    assert never_blocked(rooms, [resident(0, 2, 8, 1, "1001Gi")], GPU) is None
+    assert never_blocked(rooms, [resident(0, 3, 8, 3, "1Gi")], GPU) is None
 
 
 pods = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(0, 2), st.sampled_from(["1Gi", "7Gi", "9Gi", "20Gi"]))
@@ -193,7 +193,7 @@ def compare_with_exact_states(policy: str, kinds: list[tuple[int, int, int, str]
     if data.draw(st.booleans(), label="static memory"):
         fields |= {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}
     document, devices = machine(2, 4, 2)
-    residents = [resident(f"p{i}", *kind) for i, kind in enumerate(kinds)]
+    residents = [resident(i, *kind) for i, kind in enumerate(kinds)]
     start = kubelet(document, devices, **fields)
     expected = refused_somewhere(start, residents)
     outcome = prove(start, residents, NumaMap(document, devices))

@@ -28,7 +28,7 @@ def problems(*args, **fields) -> dict[str, str]:
 
 
 def reserved(decision: PoolDecision) -> dict[int, int]:
-    return {entry["numaNode"]: parse_bytes(entry["limits"]["memory"]) for entry in decision.kubelet["reservedMemory"]}
+    return {entry["numaNode"]: parse_bytes(entry["limits"]["memory"]) for entry in decision.kubelet.fields["reservedMemory"]}
 
 
 def codes(decision: PoolDecision) -> set[str]:
@@ -40,45 +40,45 @@ def codes(decision: PoolDecision) -> set[str]:
 
 def test_four_gpus_on_a_dgx_h100_keep_to_one_numa_node():
     decision = decide(node_shape(), pod_shape(copies=2), nodes=2, kubelet={"topologyManagerPolicy": "single-numa-node"})
-    assert decision.kubelet["topologyManagerPolicy"] == "single-numa-node"
-    assert decision.kubelet["cpuManagerPolicy"] == "static"
-    assert decision.kubelet["memoryManagerPolicy"] == "Static"
-    assert decision.kubelet["cpuManagerPolicyOptions"] == {"full-pcpus-only": "true", "strict-cpu-reservation": "true"}
-    assert parse_cpu_list(decision.kubelet["reservedSystemCPUs"]) == (0, 56, 112, 168)
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "single-numa-node"
+    assert decision.kubelet.fields["cpuManagerPolicy"] == "static"
+    assert decision.kubelet.fields["memoryManagerPolicy"] == "Static"
+    assert decision.kubelet.fields["cpuManagerPolicyOptions"] == {"full-pcpus-only": "true", "strict-cpu-reservation": "true"}
+    assert parse_cpu_list(decision.kubelet.fields["reservedSystemCPUs"]) == (0, 56, 112, 168)
     assert decision.allocatable_cpu == 220
     assert decision.allocatable_gpus == 8
-    (group,) = decision.slots["llama-70b"]
+    (group,) = decision.pods[0].slots
     (slot,) = group.slots
     assert (group.nodes, slot.numa_nodes, slot.gpus, slot.cpu_count, slot.memory_numa) == (2, (0,), (0, 1, 2, 3), 32, (0,))
     assert not set(slot.cpus_example) & {0, 56, 112, 168}
-    assert decision.bindings["llama-70b"] is None
+    assert decision.pods[0].binding is None
     assert (decision.idle_gpus, decision.stranded_gpus) == (8, 0)
     assert not decision.warnings
 
 
 def test_eight_gpus_over_two_numa_nodes_get_cpus_on_both():
-    decision = decide(node_shape(**MI300X), pod_shape("qwen-72b", gpus=8, cpu=None, memory=None), resource_name="nvidia.com/gpu")
-    assert decision.kubelet["topologyManagerPolicy"] == "restricted"
-    assert decision.kubelet["memoryManagerPolicy"] == "None"
-    assert "reservedMemory" not in decision.kubelet
-    assert decision.kubelet["cpuManagerPolicyOptions"]["distribute-cpus-across-numa"] == "true"
-    assert decision.pod("qwen-72b").cpu == 116
-    binding = decision.bindings["qwen-72b"]
+    decision = decide(node_shape(**MI300X), pod_shape(gpus=8, cpu=None, memory=None), resource_name="nvidia.com/gpu")
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "restricted"
+    assert decision.kubelet.fields["memoryManagerPolicy"] == "None"
+    assert "reservedMemory" not in decision.kubelet.fields
+    assert decision.kubelet.fields["cpuManagerPolicyOptions"]["distribute-cpus-across-numa"] == "true"
+    assert decision.pods[0].shape.cpu == 116
+    binding = decision.pods[0].binding
     assert binding is not None
     assert binding.numa_node_of_rank == (0, 0, 0, 0, 1, 1, 1, 1)
     assert binding.cpus_per_numa_node == {0: 58, 1: 58}
     assert binding.memory_nodes == (0, 1)
-    (slot,) = decision.slots["qwen-72b"][0].slots
+    (slot,) = decision.pods[0].slots[0].slots
     assert (slot.numa_nodes, slot.gpus, slot.cpu_count) == ((0, 1), tuple(range(8)), 116)
     assert any("single-numa-node" in reason and "8 GPUs need 2 NUMA nodes" in reason for reason in decision.reasons)
-    assert any("116 CPUs instead of 20" in reason for reason in decision.pod_reasons["qwen-72b"])
+    assert any("116 CPUs instead of 20" in reason for reason in decision.pods[0].reasons)
     assert not decision.warnings
 
 
 def test_given_cpus_of_one_numa_node_leave_half_of_the_ranks_unbound_and_say_so():
-    decision = decide(node_shape(**MI300X), pod_shape("qwen-72b", gpus=8, cpu=32, memory="256Gi"))
-    assert decision.kubelet["topologyManagerPolicy"] == "best-effort"
-    assert decision.bindings["qwen-72b"] is None
+    decision = decide(node_shape(**MI300X), pod_shape(gpus=8, cpu=32, memory="256Gi"))
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "best-effort"
+    assert decision.pods[0].binding is None
     assert "RanksNotBound" in codes(decision)
     (warning,) = [warning for warning in decision.warnings if warning.code == "RanksNotBound"]
     assert "32 on NUMA node 0" in warning.message and "116 CPUs or more" in warning.message
@@ -120,27 +120,27 @@ def test_reserved_memory_that_forgets_the_eviction_threshold_is_refused_with_eac
     assert sum(reserved(decide(node_shape(), pod_shape(), kubelet=settings)).values()) == 1636 * MIB
     settings |= {"memoryManagerPolicy": "None", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1536Mi"}}]}
     decision = decide(node_shape(), pod_shape(), kubelet=settings)
-    assert "reservedMemory" not in decision.kubelet and "WithoutEffect" in codes(decision)
+    assert "reservedMemory" not in decision.kubelet.fields and "WithoutEffect" in codes(decision)
 
 
 @pytest.mark.parametrize("kube", [{"memory": "1229Mi"}, {"memory": "1288699904"}, {"memory": "1258496Ki", "cpu": "1"}])
 def test_a_reservation_that_the_user_gives_is_kept_and_adds_up(kube):
     decision = decide(node_shape(), pod_shape(), kubelet={"kubeReserved": kube})
     assert sum(reserved(decision).values()) == 1329 * MIB
-    assert decision.kubelet["kubeReserved"] == kube
-    assert "systemReserved" not in decision.kubelet
+    assert decision.kubelet.fields["kubeReserved"] == kube
+    assert "systemReserved" not in decision.kubelet.fields
 
 
 def test_an_eviction_map_keeps_the_signals_that_it_leaves_out():
     decision = decide(node_shape(), pod_shape(), kubelet={"evictionHard": {"memory.available": "500Mi"}})
-    assert decision.kubelet["evictionHard"] == {
+    assert decision.kubelet.fields["evictionHard"] == {
         "memory.available": "500Mi",
         "nodefs.available": "10%",
         "nodefs.inodesFree": "5%",
         "imagefs.available": "15%",
         "imagefs.inodesFree": "5%",
     }
-    total = sum(parse_bytes(decision.kubelet[name]["memory"]) for name in ("kubeReserved", "systemReserved")) + 500 * MIB
+    total = sum(parse_bytes(decision.kubelet.fields[name]["memory"]) for name in ("kubeReserved", "systemReserved")) + 500 * MIB
     assert sum(reserved(decision).values()) == total
 
 
@@ -149,13 +149,13 @@ def test_a_percentage_and_pinned_memory_do_not_go_together():
     found = problems(node_shape(), pod_shape(), kubelet={**percent, "memoryManagerPolicy": "Static"})
     assert "give a quantity" in found["nodePools[0].kubelet.evictionHard.memory.available"]
     assert (
-        decide(node_shape(), pod_shape(), kubelet={**percent, "memoryManagerPolicy": "None"}).kubelet["evictionHard"][
+        decide(node_shape(), pod_shape(), kubelet={**percent, "memoryManagerPolicy": "None"}).kubelet.fields["evictionHard"][
             "memory.available"
         ]
         == "5%"
     )
     decision = decide(node_shape(), pod_shape(), kubelet=percent)
-    assert decision.kubelet["memoryManagerPolicy"] == "None"
+    assert decision.kubelet.fields["memoryManagerPolicy"] == "None"
     assert any("percentage" in reason for reason in decision.reasons)
 
 
@@ -174,8 +174,8 @@ def test_the_plan_splits_the_reservation_so_that_equal_pods_fit():
     decision = decide(node_shape(**SMALL), two_replicas("88Gi"), kubelet={**RESERVED, "memoryManagerPolicy": "Static"})
     assert reserved(decision) == {0: 5170 * MIB, 1: 5170 * MIB}
     assert all(node.allocatable_memory_bytes >= parse_bytes("88Gi") for node in decision.numa_nodes)
-    assert [slot.numa_nodes for slot in decision.slots["llama-70b"][0].slots] == [(0,), (1,)]
-    assert [slot.numa_nodes for slot in decision.places["llama-70b"]] == [(0,), (1,)]
+    assert [slot.numa_nodes for slot in decision.pods[0].slots[0].slots] == [(0,), (1,)]
+    assert [slot.numa_nodes for slot in decision.pods[0].places] == [(0,), (1,)]
 
 
 def test_pods_that_no_split_makes_fit_are_refused():
@@ -195,7 +195,7 @@ def test_one_such_pod_fits_either_way(fixed):
 def test_a_pod_that_needs_a_whole_numa_node_gets_the_reservation_out_of_its_way():
     decision = decide(node_shape(**SMALL), two_replicas("92Gi", copies=1), kubelet={**RESERVED, "memoryManagerPolicy": "Static"})
     assert reserved(decision) == {0: 10340 * MIB}
-    assert decision.kubelet["topologyManagerPolicy"] == "single-numa-node"
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "single-numa-node"
 
 
 def test_unequal_numa_nodes_keep_equal_room():
@@ -216,13 +216,13 @@ def test_reserved_cpus_outside_the_machine_are_listed():
 def test_a_reservation_of_half_a_cpu_costs_one():
     shape = node_shape(cpus=32, threads=1, name="sixty-four")
     decision = decide(shape, pod_shape(cpu=16), kubelet={"kubeReserved": {"cpu": "500m", "memory": "1Gi"}})
-    assert "reservedSystemCPUs" not in decision.kubelet
+    assert "reservedSystemCPUs" not in decision.kubelet.fields
     assert sum(len(node.reserved_cpus) for node in decision.numa_nodes) == 1
 
 
 def test_odd_cpus_turn_whole_cores_off_or_are_refused():
     decision = decide(node_shape(), pod_shape(cpu=33))
-    assert "full-pcpus-only" not in decision.kubelet["cpuManagerPolicyOptions"]
+    assert "full-pcpus-only" not in decision.kubelet.fields["cpuManagerPolicyOptions"]
     assert any("no whole physical cores" in reason for reason in decision.reasons)
     found = problems(node_shape(), pod_shape(cpu=33), kubelet={"cpuManagerPolicyOptions": {"full-pcpus-only": True}})
     assert list(found) == ["models[0].resources.cpu"]
@@ -231,8 +231,8 @@ def test_odd_cpus_turn_whole_cores_off_or_are_refused():
 def test_a_guaranteed_co_tenant_with_one_cpu_is_admitted_in_every_order():
     agent = CoTenant.model_validate({"name": "log-agent", "cpu": "1", "memory": "256Mi", "qosClass": "Guaranteed", "perNode": 2})
     decision = decide(node_shape(), pod_shape(copies=2, anti_affinity="none"), co_tenants=(agent,))
-    assert "full-pcpus-only" not in decision.kubelet["cpuManagerPolicyOptions"]
-    assert decision.kubelet["topologyManagerPolicy"] == "single-numa-node"
+    assert "full-pcpus-only" not in decision.kubelet.fields["cpuManagerPolicyOptions"]
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "single-numa-node"
 
 
 def test_a_co_tenant_takes_its_share_of_the_node():
@@ -260,7 +260,7 @@ def sidecar(cpu: str, memory: str = "1Gi") -> dict[str, Any]:
 def test_pod_scope_adds_native_sidecars(main, extra, admitted):
     pod = pod_shape(cpu=main, init_containers=(sidecar(extra),))
     if admitted:
-        assert decide(node_shape(**SIXTY_FOUR), pod, kubelet=TWO_EACH).kubelet["topologyManagerScope"] == "pod"
+        assert decide(node_shape(**SIXTY_FOUR), pod, kubelet=TWO_EACH).kubelet.fields["topologyManagerScope"] == "pod"
     else:
         assert problems(node_shape(**SIXTY_FOUR), pod, kubelet=TWO_EACH)
 
@@ -284,22 +284,22 @@ def test_a_sidecar_that_breaks_guaranteed_is_refused():
 
 def test_four_gpu_and_smaller_pods_do_not_share_a_strict_pool():
     pods = (
-        pod_shape("large", gpus=4, cpu=16, memory="64Gi", anti_affinity="none"),
-        pod_shape("small", gpus=1, cpu=4, memory="16Gi", copies=4, anti_affinity="none", path="models[1]"),
+        pod_shape(gpus=4, cpu=16, memory="64Gi", anti_affinity="none"),
+        pod_shape(gpus=1, cpu=4, memory="16Gi", copies=4, anti_affinity="none"),
     )
     message = problems(node_shape(), *pods, kubelet={"topologyManagerPolicy": "single-numa-node"})
     text = message["nodePools[0].kubelet.topologyManagerPolicy"]
-    assert "after start of" in text and "refuses a pod of large" in text and "end of" in text
+    assert "after start of" in text and "refuses a pod of m0" in text and "end of" in text
     decision = decide(node_shape(), *pods)
-    assert decision.kubelet["topologyManagerPolicy"] == "best-effort"
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "best-effort"
     assert "AlignmentNotAssured" in codes(decision)
     assert any(reason.startswith("not single-numa-node") for reason in decision.reasons)
 
 
 def test_equal_pods_fill_a_strict_node_in_any_order():
     decision = decide(node_shape(), pod_shape(gpus=1, cpu=8, memory="64Gi", copies=8, anti_affinity="none"))
-    assert decision.kubelet["topologyManagerPolicy"] == "single-numa-node"
-    assert sorted(slot.gpus for slot in decision.slots["llama-70b"][0].slots) == [(gpu,) for gpu in range(8)]
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "single-numa-node"
+    assert sorted(slot.gpus for slot in decision.pods[0].slots[0].slots) == [(gpu,) for gpu in range(8)]
 
 
 def test_three_of_four_gpus_strand_the_fourth():
@@ -322,7 +322,7 @@ def test_ten_thousand_equal_nodes_are_planned_like_one():
     many = decide(node_shape(), pod_shape(copies=10_000), nodes=10_000)
     one = decide(node_shape(), pod_shape(), nodes=1)
     assert many.kubelet == one.kubelet
-    assert [(group.nodes, group.slots) for group in many.slots["llama-70b"]] == [(10_000, one.slots["llama-70b"][0].slots)]
+    assert [(group.nodes, group.slots) for group in many.pods[0].slots] == [(10_000, one.pods[0].slots[0].slots)]
     assert many.idle_gpus == 40_000
 
 
@@ -332,7 +332,7 @@ def test_ten_thousand_equal_nodes_are_planned_like_one():
 def test_more_than_eight_numa_nodes_need_the_option():
     shape = node_shape(numa_nodes=16, cpus=16, memory="128Gi", gpus=1, name="sixteen")
     decision = decide(shape, pod_shape(gpus=1, cpu=8, memory="32Gi"))
-    assert decision.kubelet["topologyManagerPolicyOptions"] == {"max-allowable-numa-nodes": "16"}
+    assert decision.kubelet.fields["topologyManagerPolicyOptions"] == {"max-allowable-numa-nodes": "16"}
     found = problems(
         shape,
         pod_shape(gpus=1, cpu=8, memory="32Gi"),
@@ -340,7 +340,7 @@ def test_more_than_eight_numa_nodes_need_the_option():
     )
     assert list(found) == ["nodePools[0].kubelet.topologyManagerPolicyOptions"]
     eight = node_shape(numa_nodes=8, cpus=16, memory="128Gi", gpus=1, name="eight")
-    assert "topologyManagerPolicyOptions" not in decide(eight, pod_shape(gpus=1, cpu=8, memory="32Gi")).kubelet
+    assert "topologyManagerPolicyOptions" not in decide(eight, pod_shape(gpus=1, cpu=8, memory="32Gi")).kubelet.fields
 
 
 def test_dozens_of_empty_numa_nodes_are_left_to_no_policy():
@@ -349,7 +349,7 @@ def test_dozens_of_empty_numa_nodes_are_left_to_no_policy():
     empty = tuple(NumaNode(id=node, cpus=(), cores=(), memory_bytes=0, gpus=()) for node in range(2, 34))
     shape = replace(two, numa_nodes=two.numa_nodes + empty, id="gb200-tray")
     decision = decide(shape, pod_shape(gpus=4, cpu=None, memory=None))
-    assert decision.kubelet["topologyManagerPolicy"] == "none"
+    assert decision.kubelet.fields["topologyManagerPolicy"] == "none"
     assert any("34 NUMA nodes" in reason for reason in decision.reasons)
     found = problems(shape, pod_shape(gpus=4, cpu=None, memory=None), kubelet={"topologyManagerPolicy": "restricted"})
     assert any("2^34" in message for message in found.values())
@@ -401,8 +401,8 @@ def test_all_problems_of_one_pass_come_together():
 def test_what_the_user_sets_is_kept():
     settings = {"maxPods": 200, "cpuManagerPolicy": "static", "containerLogMaxSize": "50Mi", "reservedSystemCPUs": "0-1,112-113"}
     decision = decide(node_shape(), pod_shape(), kubelet=settings)
-    assert {name: decision.kubelet[name] for name in settings} == settings
-    assert decision.kubelet["kubeReserved"]["memory"] == f"{255 + 11 * 200}Mi"
+    assert {name: decision.kubelet.fields[name] for name in settings} == settings
+    assert decision.kubelet.fields["kubeReserved"]["memory"] == f"{255 + 11 * 200}Mi"
 
 
 # Platforms
@@ -433,14 +433,15 @@ def test_what_a_platform_cannot_express_is_an_error_with_the_way_out():
 )
 def test_a_managed_platform_gets_only_its_own_fields(platform, fields):
     decision = decide(node_shape(), pod_shape(), platform=platform)
-    assert decision.kubelet == fields
+    assert decision.kubelet.fields == fields
     assert "ReservationsOfPlatform" in codes(decision)
     assert decision.allocatable_cpu == 223
 
 
 def test_karpenter_and_eks_take_a_whole_configuration():
     assert (
-        decide(node_shape(), pod_shape(), platform="eks").kubelet == decide(node_shape(), pod_shape(), platform="karpenter").kubelet
+        decide(node_shape(), pod_shape(), platform="eks").kubelet.fields
+        == decide(node_shape(), pod_shape(), platform="karpenter").kubelet.fields
     )
     assert not decide(node_shape(), pod_shape(), platform="eks").warnings
 
@@ -462,7 +463,7 @@ def test_half_cores_that_the_user_reserves_are_warned_of():
 
 def test_half_cores_and_distribution_never_meet_whole_cores_only():
     decision = decide(node_shape(), pod_shape(gpus=8, cpu=None, memory=None), kubelet={"reservedSystemCPUs": "0,56"})
-    options = decision.kubelet["cpuManagerPolicyOptions"]
+    options = decision.kubelet.fields["cpuManagerPolicyOptions"]
     assert options["distribute-cpus-across-numa"] == "true" and "full-pcpus-only" not in options
     assert "MayLoopForEver" not in codes(decision)
 
@@ -470,7 +471,7 @@ def test_half_cores_and_distribution_never_meet_whole_cores_only():
 def test_a_virtual_machine_with_amd_devices_is_planned_without_a_strict_policy():
     vm = node_shape(hides_numa=True, name="vm-mi300x")
     pod = pod_shape(gpus=8, cpu=32, resource_name="amd.com/gpu")
-    assert decide(vm, pod, resource_name="amd.com/gpu").kubelet["topologyManagerPolicy"] == "best-effort"
+    assert decide(vm, pod, resource_name="amd.com/gpu").kubelet.fields["topologyManagerPolicy"] == "best-effort"
     found = problems(vm, pod, resource_name="amd.com/gpu", kubelet={"topologyManagerPolicy": "restricted"})
     assert "reports NUMA node -1" in found["nodePools[0].kubelet.topologyManagerPolicy"]
 
@@ -496,11 +497,11 @@ def test_single_threads_that_a_co_tenant_leaves_to_a_pod_are_warned_of(agents, s
 
 def test_places_are_all_that_the_scheduler_and_restarts_can_bring_about():
     alone = decide(node_shape(), pod_shape(copies=2), nodes=2)
-    assert [slot.numa_nodes for slot in alone.places["llama-70b"]] == [(0,)]
+    assert [slot.numa_nodes for slot in alone.pods[0].places] == [(0,)]
     free = decide(node_shape(), pod_shape(copies=2, anti_affinity="none"), nodes=2)
-    assert [slot.numa_nodes for slot in free.slots["llama-70b"][0].slots] == [(0,)]
-    assert [(slot.numa_nodes, slot.gpus) for slot in free.places["llama-70b"]] == [((0,), (0, 1, 2, 3)), ((1,), (4, 5, 6, 7))]
-    assert any("in others a pod comes to lie on NUMA node 1" in reason for reason in free.pod_reasons["llama-70b"])
+    assert [slot.numa_nodes for slot in free.pods[0].slots[0].slots] == [(0,)]
+    assert [(slot.numa_nodes, slot.gpus) for slot in free.pods[0].places] == [((0,), (0, 1, 2, 3)), ((1,), (4, 5, 6, 7))]
+    assert any("in others a pod comes to lie on NUMA node 1" in reason for reason in free.pods[0].reasons)
 
 
 def test_best_effort_with_pinned_memory_can_still_refuse():

@@ -1,14 +1,106 @@
-"""A machine's outputs for a person: a table and one sentence."""
+"""What the outputs of a machine show of its topology, as text and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
-from infra.outputs.links import FABRIC_CLASS, GpuSet
-from infra.outputs.machine import Machine, index_order, is_flat_view, sets_of
+from infra.outputs.expected import Comparison
+from infra.outputs.links import FABRIC_CLASS, GpuLinks, GpuSet, Judgement
+from infra.outputs.machine import MATRIX_KINDS, Machine, index_order, is_flat_view, sets_of
 from infra.outputs.reading import Report
+from infra.report.table import table
 from infra.units import format_cpu_list, parse_cpu_list
+
+_MOST_COLUMNS = 16  # GPUs whose links a table shows
+_MOST_CPU_CHARACTERS, _MOST_LIST_CHARACTERS = 60, 200
+
+
+def topology_as_json(
+    machine: Machine, *, judgement: Judgement | None = None, comparison: Comparison | None = None
+) -> dict[str, Any]:
+    """The document of `topology --format json`: the main output's fields, those of the others beside them, and the best GPU sets.
+
+    `judgement` of chosen GPUs and `comparison` with a shape are there where they were asked for.
+    """
+    main = machine.main
+    out: dict[str, Any] = {"kind": main.kind}
+    if machine.host:
+        out["host"] = machine.host
+    several = len(machine.reports) > 1
+    if several:
+        out["outputs"] = [report.kind for report in machine.reports]
+    out.update(main.fields)
+    for report in machine.reports:
+        for name, value in report.fields.items():
+            out.setdefault(name, value)
+    if several:
+        # Above, the main output's fields win over others of the same name; here each output stands by itself.
+        out["reports"] = [{"kind": report.kind, **report.fields} for report in machine.reports]
+    findings = [finding for report in machine.reports for finding in report.findings]
+    if main.kind in MATRIX_KINDS:
+        out["verdict"] = _sets_json(main)
+        if (why := is_flat_view(main)) is not None:
+            out["view"] = {"verdict": "virtual", "reason": why}
+        if main.links is not None:
+            out["unreadable"] = [
+                [one, other] for one, other in combinations(main.links.gpus, 2) if main.links.link(one, other) is None
+            ]
+        if (order := index_order(main)) is not None:
+            findings.append(order)
+    out["truncated"] = any(report.cut for report in machine.reports)
+    out["notes"] = [f"{report.kind}: {note}" if several else note for report in machine.reports for note in report.notes]
+    out["findings"] = [finding.as_finding() for finding in findings]
+    if judgement is not None:
+        out["judgement"] = {
+            "verdict": judgement.verdict,
+            "reason": judgement.reason,
+            "worst_link": judgement.worst.label if judgement.worst else None,
+            "best": _set_json(judgement.best),
+        }
+    if comparison is not None:
+        out["expect"] = {
+            "shape": comparison.shape,
+            "verdict": comparison.verdict,
+            "differences": [difference.message for difference in comparison.differences],
+            "compared": list(comparison.compared),
+            "notCompared": list(comparison.not_compared),
+        }
+    return out
+
+
+def _sets_json(report: Report) -> dict[str, Any] | None:
+    """The best set of each size; None where the output shows no links."""
+    return None if report.links is None else {f"tp{size}": _set_json(best) for size, best in sets_of(report).items()}
+
+
+def _set_json(best: GpuSet | None) -> dict[str, Any] | None:
+    if best is None:
+        return None
+    return {
+        "gpus": list(best.gpus),
+        "class": best.worst.kind,
+        "worst_link": best.worst.label,
+        "numa_nodes": best.numa_nodes,
+        "ties": best.ties,
+    }
+
+
+def topology_as_text(
+    machine: Machine, *, gpus: str = "", judgement: Judgement | None = None, comparison: Comparison | None = None
+) -> str:
+    """Verdicts first, then the machine, then what differs and what was not compared. `gpus` names the chosen GPUs as they were given."""
+    lines: list[str] = []
+    if comparison is not None:
+        lines += [comparison.sentence, ""]
+    if judgement is not None:
+        lines += [f"GPUs {gpus}: {judgement.verdict}; {judgement.reason}.", ""]
+    lines.append(machine_text(machine))
+    if comparison is not None:
+        lines += [f"differs: {difference.message}" for difference in comparison.differences[1:]]
+        lines += [f"not compared: {note}" for note in comparison.not_compared]
+    return "\n".join(lines)
 
 
 def machine_text(machine: Machine) -> str:
@@ -33,7 +125,7 @@ def machine_text(machine: Machine) -> str:
 
 
 def sentence(report: Report) -> str:
-    """What a matrix says in one sentence."""
+    """What a matrix shows, in one sentence."""
     assert report.links is not None
     count = len(report.links.gpus)
     if count == 1:
@@ -46,7 +138,7 @@ def sentence(report: Report) -> str:
         )
     best = {size: found for size, found in sets_of(report).items() if found is not None}
     whole = [size for size, found in best.items() if found.worst.kind == FABRIC_CLASS]
-    one_node = [size for size, found in best.items() if found.numa_nodes == 1 and found.worst.kind == FABRIC_CLASS]
+    one_node = [size for size in whole if best[size].numa_nodes == 1]
     if (why := is_flat_view(report)) is not None:
         return f"{count} GPUs in a flat view that hides NUMA ({why}): a virtual machine's. The links below hold, NUMA nodes do not."
     if not whole:
@@ -62,27 +154,15 @@ def _numa_known(report: Report) -> bool:
     return report.links is not None and any(node is not None for node in report.links.numa.values())
 
 
-def _table(rows: Sequence[Sequence[str]], indent: str = "  ") -> Iterator[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        yield (indent + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))).rstrip()
-
-
 def _gpu_table(report: Report) -> Iterator[str]:
     assert report.links is not None
-    fields = report.fields
-    labels: Sequence[Any] = fields.get("bdf") or [f"GPU{gpu}" for gpu in report.links.gpus]
-    size = len(report.links.gpus)
-    head = ["", *[str(gpu) for gpu in report.links.gpus]] if size <= 16 else [""]
-    rows = []
-    for i, label in enumerate(labels):
-        row = [str(label)]
-        if size <= 16:
-            one = report.links.gpus[i]
-            for other in report.links.gpus:
-                link = report.links.link(one, other)
-                row.append("·" if one == other else "?" if link is None else link.label)
-        rows.append(row)
+    fields, links = report.fields, report.links
+    labels: Sequence[Any] = fields.get("bdf") or [f"GPU{gpu}" for gpu in links.gpus]
+    columns = links.gpus if len(links.gpus) <= _MOST_COLUMNS else ()
+    head = ["", *map(str, columns)]
+    rows = [
+        [str(label), *(_link_cell(links, gpu, other) for other in columns)] for label, gpu in zip(labels, links.gpus, strict=True)
+    ]
     for name, title in (("numa_affinity", "NUMA"), ("numa", "NUMA"), ("cpu_affinity", "CPUs"), ("gpu_numa_id", "GPU NUMA")):
         values = fields.get(name)
         if isinstance(values, list) and any(value is not None for value in values) and {*map(str, values)} != {"N/A"}:
@@ -94,9 +174,14 @@ def _gpu_table(report: Report) -> Iterator[str]:
         head.append("nearest NICs")
         for row, names in zip(rows, nearest, strict=True):
             row.append(", ".join(names) or "-")
-    yield from _table([head, *rows])
+    yield from table([head, *rows], indent="  ")
     if isinstance(nearest, list) and not any(nearest) and fields["nics"]:
         yield f"  none of the {len(fields['nics'])} NICs shares a PCIe switch with a GPU"
+
+
+def _link_cell(links: GpuLinks, one: int, other: int) -> str:
+    link = links.link(one, other)
+    return "·" if one == other else "?" if link is None else link.label
 
 
 def _set_table(report: Report) -> Iterator[str]:
@@ -106,7 +191,7 @@ def _set_table(report: Report) -> Iterator[str]:
     rows = [["size", "best GPUs", "worst link", "class", "NUMA nodes", "equal sets"]]
     for size, found in best.items():
         rows.append([str(size), *_set_cells(found, numa=_numa_known(report))])
-    yield from _table(rows)
+    yield from table(rows, indent="  ")
 
 
 def _set_cells(found: GpuSet | None, *, numa: bool) -> list[str]:
@@ -145,10 +230,10 @@ def _node_table(machine: Machine, report: Report) -> Iterator[str]:
             empty.append(int(node))
             continue
         count = len(parse_cpu_list(cpus)) if cpus else 0
-        shown = "unreadable" if cpus is None else cpus if len(cpus) <= 60 else cpus[:57] + "..."
+        shown = "unreadable" if cpus is None else _shortened(cpus, _MOST_CPU_CHARACTERS)
         rows.append([node, shown or "none", str(count), f"{size} MiB" if size is not None else "-", format_cpu_list(gpus) or "-"])
-    drop = [i for i, name in ((3, "memory"), (4, "GPUs")) if name and all(row[i] == "-" for row in rows[1:])]
-    yield from _table([[cell for i, cell in enumerate(row) if i not in drop] for row in rows])
+    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"-"}]
+    yield from table(list(zip(*columns, strict=True)), indent="  ")
     if empty:
         yield f"  without CPUs and memory: {format_cpu_list(empty)}"
 
@@ -156,7 +241,7 @@ def _node_table(machine: Machine, report: Report) -> Iterator[str]:
 def _plain(report: Report) -> Iterator[str]:
     yield f"{report.kind}:"
     for name, value in report.fields.items():
-        if value in (None, [], {}) or (isinstance(value, list) and value and isinstance(value[0], list)):
+        if value in (None, [], {}) or (isinstance(value, list) and isinstance(value[0], list)):
             continue
         yield from _value_lines(name.replace("_", " "), value, "  ")
 
@@ -168,8 +253,12 @@ def _value_lines(name: str, value: Any, indent: str) -> Iterator[str]:
             yield from _value_lines(str(key), inner, indent + "  ")
     elif isinstance(value, list):
         text = ", ".join("-" if item is None else str(item) for item in value)
-        yield f"{indent}{name}: {text if len(text) <= 200 else text[:197] + '...'}"
+        yield f"{indent}{name}: {_shortened(text, _MOST_LIST_CHARACTERS)}"
     elif isinstance(value, bool):
         yield f"{indent}{name}: {'yes' if value else 'no'}"
     else:
         yield f"{indent}{name}: {'unknown' if value is None else value}"
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

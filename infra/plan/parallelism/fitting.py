@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from infra.errors import NumawiseError
 from infra.plan.memory.estimate import estimate_memory
@@ -14,29 +15,20 @@ LARGEST_PIPELINE = 8
 
 
 def valid_sizes(estimate: MemoryEstimate) -> tuple[int, ...]:
-    """Tensor-parallel sizes that vLLM accepts for the model, within one link domain of the device."""
-    options = dict(estimate.options)
+    """Tensor-parallel sizes that vLLM accepts for the model over the GPUs of a node; up to the asked size where that is larger."""
     return valid_tensor_parallel_sizes(
         estimate.architecture,
-        options["quantization"],
-        largest_tensor_parallel_size(estimate),
-        expert_parallel=estimate.expert_parallel,
-        data_parallel_size=estimate.data_parallel_size,
+        estimate.options.quantization,
+        max(LARGEST_DOMAIN, estimate.sizes.tensor_parallel_size),
+        expert_parallel=estimate.sizes.expert_parallel,
+        data_parallel_size=estimate.sizes.data_parallel_size,
     )
-
-
-def largest_tensor_parallel_size(estimate: MemoryEstimate) -> int:
-    """GPUs over which tensor parallel makes sense: those of a node; the asked size where it is larger."""
-    return max(LARGEST_DOMAIN, estimate.tensor_parallel_size)
 
 
 def with_size(estimate: MemoryEstimate, tensor_parallel_size: int, pipeline_parallel_size: int) -> MemoryEstimate:
     """The same question for another size."""
-    options = dict(estimate.options) | {
-        "tensor_parallel_size": tensor_parallel_size,
-        "pipeline_parallel_size": pipeline_parallel_size,
-    }
-    return estimate_memory(estimate.architecture, estimate.accelerator, **options)
+    sizes = replace(estimate.sizes, tensor_parallel_size=tensor_parallel_size, pipeline_parallel_size=pipeline_parallel_size)
+    return estimate_memory(estimate.architecture, estimate.accelerator, sizes, estimate.options)
 
 
 def fitting_sizes(estimate: MemoryEstimate, *, most_gpus: int = LARGEST_DOMAIN * LARGEST_PIPELINE) -> Iterator[MemoryEstimate]:
@@ -70,22 +62,22 @@ def size_sentences(estimate: MemoryEstimate) -> tuple[str, ...]:
             f"no size up to {LARGEST_DOMAIN * LARGEST_PIPELINE} of these GPUs holds {estimate.max_model_len:,} tokens; shorten max_model_len or quantise.",
         )
     sentences = [
-        f"the smallest size that fits is {smallest.gpus} {'GPU' if smallest.gpus == 1 else 'GPUs'}: {_size(smallest)},"
+        f"the smallest size that fits is {smallest.sizes.gpus} {'GPU' if smallest.sizes.gpus == 1 else 'GPUs'}: {_size(smallest)},"
         f" with {smallest.tokens.low:,} tokens of cache at least."
     ]
-    if smallest.pipeline_parallel_size > 1:
-        whole = next((size for size in fitting_sizes(estimate) if size.pipeline_parallel_size == 1), None)
+    if smallest.sizes.pipeline_parallel_size > 1:
+        whole = next((size for size in fitting_sizes(estimate) if size.sizes.pipeline_parallel_size == 1), None)
         sentences.append(
             "no size without pipeline parallel fits a node."
             if whole is None
-            else f"without pipeline parallel the smallest is {whole.gpus} GPUs: {_size(whole)}."
+            else f"without pipeline parallel the smallest is {whole.sizes.gpus} GPUs: {_size(whole)}."
         )
-    if not estimate.fits and smallest.gpus <= estimate.gpus:
-        following = next((size for size in fitting_sizes(estimate) if size.gpus > estimate.gpus), None)
+    if not estimate.fits and smallest.sizes.gpus <= estimate.sizes.gpus:
+        following = next((size for size in fitting_sizes(estimate) if size.sizes.gpus > estimate.sizes.gpus), None)
         if following is not None:
             sentences.append(f"the next larger size that works is {_size(following)}.")
     return tuple(sentences)
 
 
 def _size(estimate: MemoryEstimate) -> str:
-    return f"tensor parallel {estimate.tensor_parallel_size} x pipeline parallel {estimate.pipeline_parallel_size}"
+    return f"tensor parallel {estimate.sizes.tensor_parallel_size} x pipeline parallel {estimate.sizes.pipeline_parallel_size}"

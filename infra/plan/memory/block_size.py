@@ -1,0 +1,28 @@
+"""Tokens a block of the KV cache: the device's default, and what the attention backends take."""
+
+from __future__ import annotations
+
+from infra.catalog.types import Accelerator
+from infra.plan.architecture.types import Architecture
+
+# by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
+AMD_BLOCK_SIZES = ((32_768, 16), (65_536, 32), (None, 64))
+BLOCK_STEP = 16
+
+
+def default_block_size(architecture: Architecture, accelerator: Accelerator, max_model_len: int) -> int:
+    """Tokens a block where none are given: 16 on NVIDIA (64 for MLA's kernels), on AMD 16, 32 or 64 by context."""
+    if accelerator.vendor == "nvidia":
+        return 64 if architecture.is_mla else 16
+    return next(size for limit, size in AMD_BLOCK_SIZES if limit is None or max_model_len <= limit)
+
+
+def block_size_refusal(architecture: Architecture, accelerator: Accelerator, block_size: int) -> str | None:
+    """Why no attention backend takes this block size, with the nearest that one does; None where it works.
+
+    Source: the backends' supported kernel block sizes in vLLM 0.33.0: multiples of 16; AITER's MLA takes any.
+    """
+    if block_size % BLOCK_STEP == 0 or (architecture.is_mla and accelerator.vendor == "amd"):
+        return None
+    near = max(BLOCK_STEP, round(block_size / BLOCK_STEP) * BLOCK_STEP)
+    return f"is {block_size}; the attention backends take multiples of {BLOCK_STEP}. Use {near}."

@@ -1,0 +1,62 @@
+"""Rank bindings of a pool's pods: only what the proof found in every state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.plan.binding import Unbound, bind_ranks, describe_binding
+from infra.plan.model import RankBinding
+from infra.plan.pod_shape import MAIN_CONTAINER
+from infra.plan.pool.gpu_pool import GpuPool
+from infra.plan.pool.messages import Finding, Location, warning
+from infra.plan.pool.search import ProvenConfiguration
+from infra.plan.pool.slots import Layout
+from infra.plan.pool.widths import NodeWidths
+
+
+@dataclass(frozen=True, kw_only=True)
+class BindingDecision:
+    """None: every place of the pod is one NUMA node, or its ranks cannot be bound; then `reasons`, and a warning where it can be changed, say why."""
+
+    binding: RankBinding | None = None
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+
+def decide_binding(
+    pool: GpuPool, proven: ProvenConfiguration, layout: Layout, widths: NodeWidths, position: int
+) -> BindingDecision:
+    """The binding of the pods at a position."""
+    pod, hidden = proven.candidate.shapes[position], pool.shape.numa_in_guest is False
+    if widths.spans(pod) == 1:
+        return BindingDecision()
+    if proven.proof.bounded and proven.candidate.admits_unaligned:
+        reason = (
+            "No rank binding: a node with these pods has more states than can be looked at, so that it is not proven which CPUs a pod holds. "
+            "Give the model a pool of its own."
+        )
+        return BindingDecision(reasons=(reason,))
+    numa_node_of_gpu = pool.shape.gpu_numa_nodes
+    places = [footprint.container(MAIN_CONTAINER) for footprint in proven.proof.footprints[position]]
+    width = max(widths.spans(pod), 1)
+    bound = bind_ranks(
+        [None if hidden else numa_node_of_gpu[gpu] for gpu in layout.slots[position][0].slots[0].gpus],
+        places,
+        all_memory_nodes=[node.id for node in pool.shape.numa_nodes if node.cpus and node.memory_bytes],
+        enough_cpus=widths.enough_cpus(width) if len(widths.cpus.capacities) >= width else pod.cpu,
+        threads_per_core=pool.threads_per_core,
+    )
+    if bound is None:
+        return BindingDecision()
+    if isinstance(bound, Unbound):
+        location = Location(field="resources.cpu", pod=position)
+        warnings = () if hidden else (warning(location, "RanksNotBound", bound.reason),)
+        return BindingDecision(reasons=(f"No rank binding: {bound.reason}",), warnings=warnings)
+    memory = ", ".join(map(str, bound.memory_nodes))
+    several = len({place.devices for place in places}) > 1
+    elsewhere = " Where it comes to lie on other NUMA nodes the ranks follow their GPUs." if several else ""
+    reason = (
+        f"rank binding: {describe_binding(bound)}; the pod holds as many in every one of the {proven.proof.states} states that were proven and may allocate "
+        f"memory on NUMA nodes {memory}.{elsewhere}"
+    )
+    return BindingDecision(binding=bound, reasons=(reason,))

@@ -1,0 +1,51 @@
+"""One form for errors, warnings, findings and breaches: text, JSON, order, and the nearest known names."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.diagnosis import Diagnosis, did_you_mean, in_order
+
+
+def test_text_and_json_hold_the_message_with_its_remedy() -> None:
+    found = Diagnosis("pods.a", "NoSlot", "a fills no slot.", remedy="Delete it.")
+    assert str(found) == "pods.a: a fills no slot. Delete it."
+    assert found.as_json() == {"code": "NoSlot", "path": "pods.a", "message": "a fills no slot. Delete it."}
+    assert found.as_finding() == {"code": "NoSlot", "path": "pods.a", "severity": "error", "message": "a fills no slot. Delete it."}
+
+
+def test_without_path_and_remedy_the_message_stands_alone() -> None:
+    assert str(Diagnosis("", "X", "it is odd.")) == "it is odd."
+
+
+def test_a_warning_seen_elsewhere_is_the_same_warning() -> None:
+    warning = Diagnosis.warning("a", "X", "m", remedy="r")
+    assert warning.severity == "warning"
+    assert warning.at("b") == Diagnosis("b", "X", "m", severity="warning", remedy="r")
+
+
+def test_the_order_is_by_path_with_numbers_as_numbers_then_by_code_and_message() -> None:
+    paths = ["", "a", "a[2]", "a[2].b", "a[10]", "b"]
+    given = [Diagnosis(path, "X", "m") for path in paths]
+    assert [one.path for one in in_order(reversed(given))] == paths
+    same_path = [Diagnosis("a", "A", "n"), Diagnosis("a", "B", "m"), Diagnosis("a", "B", "n")]
+    assert list(in_order([*reversed(same_path), *same_path])) == same_path
+
+
+def test_paths_that_begin_with_a_number_have_their_order_too() -> None:
+    paths = ["", "0", "9.x", "10.x", "x"]
+    assert [one.path for one in in_order([Diagnosis(path, "X", "m") for path in reversed(paths)])] == paths
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "hint"),
+    [
+        ("replcas", ["replicas", "name"], " Did you mean 'replicas'?"),
+        ("REPLICAS", ["replicas"], " Did you mean 'replicas'?"),
+        ("gpu-x", ["gpu-a", "gpu-b", "gpu-c", "gpu-d"], " Did you mean 'gpu-d' or 'gpu-c' or 'gpu-b'?"),
+        ("zzz", ["replicas"], ""),
+        ("", [], ""),
+    ],
+)
+def test_up_to_three_near_names_are_offered(word: str, known: list[str], hint: str) -> None:
+    assert did_you_mean(word, known) == hint
