@@ -12,6 +12,7 @@ from infra.catalog.vendors import vendors
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis, did_you_mean, in_order
 from infra.errors import NumawiseError, PlanError
+from infra.plan.effects import keys_without_effect
 from infra.plan.equal_pools import EqualPools
 from infra.plan.hardware import PoolHardware, hardware_of
 from infra.plan.images import mirrored, pinned
@@ -71,6 +72,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
             )
         )
     warnings += _device_group_warnings(config, hardware)
+    warnings += keys_without_effect(config)
     pools: list[PoolPlan] = []
     equal_pools = EqualPools()
     models: dict[int, ModelPlan] = {}
@@ -250,6 +252,7 @@ def _hardware_plan(hardware: PoolHardware, decision: PoolDecision) -> HardwarePl
         numa_nodes=tuple(
             replace(node, cores=known.cores or ()) for node, known in zip(decision.numa_nodes, shape.numa_nodes, strict=True)
         ),
+        reports_numa=hardware.reports_numa,
     )
 
 

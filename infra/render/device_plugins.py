@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from infra.plan.daemons import OWN_PODS
 from infra.plan.model import ClusterPlan, PoolPlan
 from infra.render import names
 from infra.render.labels import CHECKSUM, labels, selector
@@ -14,11 +15,8 @@ from infra.render.namespaces import NAMESPACES_PART
 from infra.render.nodes import POOL_TOKEN, node_selector
 from infra.render.part import Part, Wait, child, in_apply_order, key_of_part
 
-# Burstable on purpose: a Guaranteed pod would be pinned by the memory manager and take room of a planned slot.
-_RESOURCES = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_COMPONENT = "device-plugin"
 _SOCKETS = "/var/lib/kubelet/device-plugins"
-
-
 PLUGIN_TOKEN = "numawise:gpu:DevicePlugin"
 _WAIT = Wait(create_seconds=900, update_seconds=900)  # an image pull on every node of a wave
 
@@ -124,7 +122,7 @@ def _amd(plan: ClusterPlan, pool: PoolPlan, stack: str) -> tuple[Manifest, ...]:
 
 
 def _labels(pool: PoolPlan, stack: str) -> dict[str, str]:
-    return labels(stack=stack, name=f"{pool.hardware.vendor}-device-plugin", instance=pool.name, component="device-plugin")
+    return labels(stack=stack, name=f"{pool.hardware.vendor}-device-plugin", instance=pool.name, component=_COMPONENT)
 
 
 def _daemon_set(
@@ -157,7 +155,7 @@ def _daemon_set(
                     "priorityClassName": "system-node-critical",
                     "nodeSelector": node_selector(pool),
                     "tolerations": tolerations([pool]),
-                    "containers": [{**container, "resources": {key: dict(value) for key, value in _RESOURCES.items()}}],
+                    "containers": [{**container, "resources": OWN_PODS[_COMPONENT].resources}],
                     "volumes": [{"name": "device-plugins", "hostPath": {"path": _SOCKETS, "type": "Directory"}}, *volumes],
                 },
             },

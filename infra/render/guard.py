@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from infra.agents.source import source_of
+from infra.plan.daemons import OWN_PODS
 from infra.plan.model import ClusterPlan
 from infra.render import names
 from infra.render.labels import CHECKSUM, KUBELET_CONFIG, POOL, field_manager, label_value, labels, selector
@@ -14,7 +15,7 @@ from infra.render.namespaces import NAMESPACES_PART
 from infra.render.nodes import pool_labels
 from infra.render.part import Object, Part, Wait, child, in_apply_order, key_of_part
 
-_APPLICATION, _MOUNT = "refusal-guard", "/etc/numawise"
+_APPLICATION, _COMPONENT, _MOUNT = "refusal-guard", "guard", "/etc/numawise"
 _USER = 65532  # any user without a name; the image's own is root
 
 
@@ -43,7 +44,7 @@ def _child(manifest: Manifest) -> Object:
 
 
 def _manifests(plan: ClusterPlan, stack: str) -> tuple[Manifest, ...]:
-    all_labels = labels(stack=stack, name=_APPLICATION, instance=stack, component="guard")
+    all_labels = labels(stack=stack, name=_APPLICATION, instance=stack, component=_COMPONENT)
     name, cluster_name, namespace = names.GUARD, names.cluster_scoped(stack, names.GUARD), plan.system_namespace
     files = {"guard.py": source_of("guard"), "plan.json": json.dumps(_expected(plan, stack), indent=1) + "\n"}
     subject = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
@@ -146,8 +147,7 @@ def _deployment(plan: ClusterPlan, stack: str, all_labels: dict[str, str], files
                             "name": "guard",
                             "image": plan.images.guard,
                             "command": ["python3", "-I", f"{_MOUNT}/guard.py", f"{_MOUNT}/plan.json"],
-                            # Burstable, as our DaemonSets: a Guaranteed pod would be pinned by the memory manager.
-                            "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+                            "resources": OWN_PODS[_COMPONENT].resources,
                             "securityContext": {
                                 "allowPrivilegeEscalation": False,
                                 "capabilities": {"drop": ["ALL"]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +104,7 @@ def kubelet_drop_in(pool: PoolPlan) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, dict) or hasattr(value, "items"):
+    if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]

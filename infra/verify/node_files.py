@@ -11,6 +11,7 @@ from typing import Any
 
 from infra.errors import MissingError
 from infra.observe.client import ApiError, Client
+from infra.plan.daemons import OWN_PODS
 from infra.plan.model import ImagesPlan
 
 KUBELET_FOLDER = "/var/lib/kubelet"
@@ -50,7 +51,7 @@ def reader_pod(node: str, namespace: str, *, images: ImagesPlan, labels: Mapping
                     "name": "read",
                     "image": images.node_reader,
                     "command": ["sh", "-c", script],
-                    "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "32Mi"}},
+                    "resources": OWN_PODS["node-reader"].resources,
                     "securityContext": {
                         "runAsUser": 0,
                         "allowPrivilegeEscalation": False,

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from infra.observe.causes import causes
 
 
@@ -115,3 +117,112 @@ def test_many_causes_are_cut_and_counted() -> None:
     sentences = causes(pods, [])
     assert len(sentences) == 7
     assert sentences[-1] == "and 3 other causes"
+
+
+def test_a_container_that_has_just_ended_is_told_by_its_present_state() -> None:
+    ended = {"name": "vllm", "state": {"terminated": {"exitCode": 1}}}
+    assert causes([pod(phase="Running", containerStatuses=[ended])], []) == ("container vllm ended with exit code 1, 0 restarts",)
+
+
+def test_the_end_before_counts_more_than_the_present_one() -> None:
+    status = {
+        "name": "vllm",
+        "state": {"terminated": {"exitCode": 1}},
+        "lastState": {"terminated": {"exitCode": 2, "message": "  \n"}},
+        "restartCount": 3,
+    }
+    assert causes([pod(phase="Running", containerStatuses=[status])], []) == ("container vllm ended with exit code 2, 3 restarts",)
+
+
+def test_a_container_that_ended_well_is_no_cause() -> None:
+    status = {"name": "warm", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    ready = [{"type": "Ready", "status": "True"}]
+    assert causes([pod(phase="Running", initContainerStatuses=[status], conditions=ready)], []) == ()
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing"])
+def test_a_container_that_is_being_made_says_nothing_of_itself(reason: str) -> None:
+    assert causes([pod(phase="Pending", containerStatuses=[waiting(reason)])], []) == ("has not started on gpu-a",)
+
+
+def test_an_init_container_is_told_before_the_others() -> None:
+    stuck = pod(
+        phase="Pending",
+        initContainerStatuses=[{**waiting("CreateContainerConfigError", "secret a not found"), "name": "warm"}],
+        containerStatuses=[waiting("PodInitializing")],
+    )
+    assert causes([stuck], []) == ("container warm waits: CreateContainerConfigError: secret a not found",)
+
+
+def test_a_reason_to_wait_without_a_message_stands_alone() -> None:
+    assert causes([pod(phase="Pending", containerStatuses=[waiting("RunContainerError")])], []) == (
+        "container vllm waits: RunContainerError",
+    )
+    assert causes([pod(phase="Pending", containerStatuses=[waiting("ErrImagePull")])], []) == (
+        "image vllm:1 of container vllm cannot be pulled on gpu-a: ErrImagePull",
+    )
+
+
+def test_a_crash_by_a_probe_is_told_with_the_probes_answer() -> None:
+    status = waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 137}}, restartCount=2)
+    events = [event("Unhealthy", "Liveness probe failed"), event("BackOff", "later", at="2026-01-02T00:00:00Z")]
+    assert causes([pod(phase="Running", containerStatuses=[status])], events) == (
+        "container vllm ended with exit code 137, 2 restarts (Unhealthy: Liveness probe failed)",
+    )
+
+
+def test_events_that_are_no_warnings_or_of_other_pods_are_not_told() -> None:
+    pulled = {**event("Pulled", "image is there"), "type": "Normal"}
+    assert causes([pod(phase="Pending")], [pulled, event("FailedMount", "x", about="other")]) == ("has not started on gpu-a",)
+
+
+def test_the_newest_event_is_told_whichever_time_it_carries() -> None:
+    newer = {**event("FailedMount", "second"), "lastTimestamp": None, "eventTime": "2026-01-01T00:01:00Z"}
+    assert causes([pod(phase="Pending")], [newer, event("FailedMount", "first")]) == (
+        "has not started on gpu-a: FailedMount: second",
+    )
+
+
+def test_a_pod_without_a_node_and_conditions_has_not_started_on_any() -> None:
+    assert causes([{"metadata": {"name": "p"}, "status": {"phase": "Pending"}}], []) == ("has not started on no node",)
+
+
+def test_a_pod_that_is_scheduled_is_not_told_as_unscheduled() -> None:
+    scheduled = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False"}]
+    assert causes([pod(phase="Pending", conditions=scheduled)], []) == ("has not started on gpu-a",)
+
+
+def test_a_pod_that_has_no_phase_yet_or_succeeded_is_no_cause() -> None:
+    assert causes([pod(), pod(phase="Succeeded")], []) == ()
+    assert causes([{"metadata": {"name": "p"}}], []) == ()
+
+
+def test_where_no_pod_was_made_the_last_failure_is_told_and_events_of_other_kinds_are_not() -> None:
+    events = [event("FailedCreate", "first"), event("FailedCreate", "second"), event("ScalingReplicaSet", "up to 2")]
+    assert causes([], events) == ("no pod was made: FailedCreate: second",)
+    assert causes([], [event("ScalingReplicaSet", "up to 2")]) == ()
+
+
+def test_six_causes_are_all_told_and_the_commonest_first() -> None:
+    stuck = [pod(f"p{i}", phase="Pending", containerStatuses=[waiting("Error", f"cause {i}")]) for i in (0, 1, 2, 2, 3, 4, 5)]
+    sentences = causes(stuck, [])
+    assert len(sentences) == 6
+    assert sentences[0] == "container vllm waits: Error: cause 2 (2 pods)"
+
+
+def test_a_refusal_without_any_reason_says_so() -> None:
+    assert causes([pod(phase="Failed")], []) == ("ended on gpu-a: no reason given",)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("TopologyAffinityError", "topology manager found no NUMA nodes"),
+        ("SMTAlignmentError", "no multiple of the threads of a core"),
+        ("OutOfcpu", "cpu ran out there"),
+    ],
+)
+def test_a_known_reason_of_a_refusal_is_explained(reason: str, words: str) -> None:
+    (sentence,) = causes([pod(phase="Failed", reason=reason, message="Pod was rejected: why")], [])
+    assert sentence.startswith(f"refused by the kubelet of gpu-a: {reason} (why): ")
+    assert words in sentence

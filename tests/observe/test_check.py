@@ -12,9 +12,10 @@ from infra.errors import CheckError
 from infra.observe.check import Ownership, check
 from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.model import ClusterObservation, ObjectKey, ObservedNode, ObservedPlugin, ObservedPod
-from infra.plan.model import ClusterPlan
+from infra.plan.model import ClusterPlan, CoTenantPlan
 from infra.render import labels
-from tests.support.builders import cluster_plan
+from infra.units import GIB
+from tests.support.builders import changed, cluster_plan, pool_plan
 
 MINE = labels.owner("local")
 OWNERSHIP = Ownership(labels=MINE, node_annotation=(labels.FIELD_MANAGER, labels.field_manager("local")))
@@ -208,3 +209,209 @@ def test_a_node_of_another_stack_is_an_error_and_one_of_ours_is_none() -> None:
     (problem,) = errors(plan, theirs).values()
     assert problem.code == "NodeOfAnotherStack"
     assert "gpu-a" in problem.message and "numawise-prod" in problem.message and "numawise-local" in problem.message
+
+
+def codes(seen: ClusterObservation, plan: ClusterPlan | None = None, **ownership: Any) -> list[str]:
+    """Codes of everything that check() finds, warnings or errors."""
+    try:
+        return [problem.code for problem in check(plan or cluster_plan(), seen, replace(OWNERSHIP, **ownership))]
+    except CheckError as error:
+        return [problem.code for problem in error.problems]
+
+
+@pytest.mark.parametrize(("version", "found"), [("v1.37.9", []), ("v1.36.2", ["ServerVersionDiffers"]), ("", [])])
+def test_another_version_of_the_api_server_is_a_warning(version: str, found: list[str]) -> None:
+    assert codes(observation(cluster_plan(), server_version=version)) == found
+
+
+def test_nodes_that_have_no_names_cannot_be_checked() -> None:
+    plan = cluster_plan(node_pools=(pool_plan("h100", names_given=False),), models=())
+    problem = errors(plan, observation(plan))["NodesNotNamed"]
+    assert problem.path == "nodePools[0].nodeNames"
+    assert "the plan counts 2 nodes" in problem.message
+
+
+def test_a_cluster_without_nodes_says_so_and_a_large_one_names_ten() -> None:
+    plan = cluster_plan()
+    assert "The cluster has no nodes." in errors(plan, observation(plan, nodes=()))["UnknownNode"].message
+    many = [replace(node(plan, "gpu-a"), name=f"web-{index}") for index in range(11)]
+    message = errors(plan, observation(plan, nodes=tuple(many)))["UnknownNode"].message
+    assert message.endswith("web-9 ...."), message
+    ten = errors(plan, observation(plan, nodes=tuple(many[:10])))["UnknownNode"].message
+    assert ten.endswith("web-9."), ten
+
+
+@pytest.mark.parametrize(
+    ("capacity", "found"),
+    [
+        ({}, []),
+        ({"cpu": "224"}, []),
+        ({"cpu": "223"}, ["ShapeContradicted"]),
+        ({"memory": f"{2014 * GIB}"}, []),
+        ({"memory": f"{2014 * GIB - 1}"}, ["ShapeContradicted"]),
+        ({"memory": f"{2100 * GIB}"}, []),
+        ({"nvidia.com/gpu": "8"}, []),
+        ({"nvidia.com/gpu": "0"}, []),  # the plugin has not registered yet
+        ({"nvidia.com/gpu": "9"}, ["ShapeContradicted"]),
+        ({"amd.com/gpu": "4"}, []),
+    ],
+)
+def test_a_nodes_capacity_is_compared_where_it_is_known(capacity: dict[str, str], found: list[str]) -> None:
+    assert codes(with_node(cluster_plan(), "gpu-a", capacity=capacity)) == found
+
+
+@pytest.mark.parametrize(("label", "found"), [(None, []), ("NVIDIA-H100", []), ("NVIDIA-H200", ["ShapeContradicted"])])
+def test_a_label_of_feature_discovery_that_names_another_product_contradicts(label: str | None, found: list[str]) -> None:
+    pool = pool_plan("h100", product_label=("nvidia.com/gpu.product", "NVIDIA-H100"))
+    plan = cluster_plan(node_pools=(pool,), models=())
+    carried = {} if label is None else {"nvidia.com/gpu.product": label}
+    assert codes(with_node(plan, "gpu-a", labels=carried), plan) == found
+
+
+@pytest.mark.parametrize(("version", "found"), [("v1.37.0", []), ("", []), ("v1.38.0", ["KubeletVersionDiffers"])])
+def test_a_kubelets_version_is_compared_where_the_node_tells_it(version: str, found: list[str]) -> None:
+    assert codes(with_node(cluster_plan(), "gpu-a", kubelet_version=version)) == found
+
+
+def test_an_unread_kubelet_of_a_node_that_is_down_is_told_once() -> None:
+    seen = with_node(cluster_plan(), "gpu-a", ready=False, kubelet=None, kubelet_unreadable="the node is not Ready")
+    assert codes(seen) == ["NodeNotReady"]
+
+
+@pytest.mark.parametrize(
+    ("enforced", "needed", "create", "found"),
+    [
+        ("restricted", "restricted", False, []),
+        ("baseline", "restricted", False, []),
+        ("restricted", "baseline", False, ["PodSecurityTooStrict"]),
+        ("baseline", "privileged", False, ["PodSecurityTooStrict"]),
+        ("restricted", "baseline", True, []),
+        ("unknown", "privileged", False, []),
+        (None, "privileged", False, []),
+    ],
+)
+def test_a_namespace_has_to_admit_what_the_pods_need(enforced: str | None, needed: Any, create: bool, found: list[str]) -> None:
+    plan = cluster_plan(pod_security=needed, create=create)
+    labelled = {} if enforced is None else {"pod-security.kubernetes.io/enforce": enforced}
+    assert codes(observation(plan, namespaces={"inference": labelled}), plan) == found
+
+
+def test_a_namespace_that_is_created_need_not_exist_but_a_models_own_does() -> None:
+    plan = cluster_plan(create=True)
+    assert codes(observation(plan, namespaces={}), plan) == []
+    other = changed(plan, models=(changed(plan.models[0], namespace="other"),))
+    problem = errors(other, observation(other, namespaces={}))["NoNamespace"]
+    assert problem.path == "models[0].namespace"
+    assert "other does not exist" in problem.message
+
+
+def test_a_claim_is_missed_only_in_a_namespace_that_exists() -> None:
+    plan = cluster_plan()
+    assert codes(observation(plan, namespaces={}, claims={})) == ["NoNamespace"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "modes", "pods"),
+    [
+        ({"replicas": 1}, ("ReadWriteOnce",), None),
+        ({"replicas": 1, "max_surge": 1}, ("ReadWriteOnce",), 2),
+        ({"replicas": 1, "pods_per_replica": 3}, ("ReadWriteOnce",), 3),
+        ({"replicas": 3, "pods_per_replica": 2, "max_surge": 1}, ("ReadWriteOnce", "ReadWriteOncePod"), 7),
+        ({"replicas": 3}, ("ReadWriteOnce", "ReadOnlyMany"), None),
+        ({"replicas": 3}, ("ReadWriteMany",), None),
+    ],
+)
+def test_a_claim_has_to_serve_all_pods_that_mount_it(changes: dict[str, int], modes: tuple[str, ...], pods: int | None) -> None:
+    plan = cluster_plan()
+    plan = changed(plan, models=(changed(plan.models[0], **changes),))
+    seen = observation(plan, claims={("inference", "pvc-llama-models"): modes})
+    if pods is None:
+        assert codes(seen, plan) == []
+    else:
+        assert f"up to {pods} pods mount it" in errors(plan, seen)["ClaimNotShared"].message
+
+
+def test_what_is_to_be_adopted_and_is_not_there_is_told_by_its_index() -> None:
+    plan = cluster_plan()
+    seen = observation(plan, objects={DEPLOYMENT: {}})
+    (problem,) = check(plan, seen, replace(OWNERSHIP, adopt=(str(DEPLOYMENT), "Service/inference/x")))
+    assert (problem.code, problem.path) == ("NothingToAdopt", "adopt[1]")
+
+
+def test_nodes_are_never_foreign_objects_and_both_owner_labels_count() -> None:
+    plan = cluster_plan()
+    gpu_a = ObjectKey(kind="Node", namespace="", name="gpu-a")
+    assert codes(observation(plan, objects={gpu_a: {}})) == []
+    half = {"app.kubernetes.io/managed-by": "numawise"}
+    assert codes(observation(plan, objects={DEPLOYMENT: half})) == ["ForeignObject"]
+
+
+@pytest.mark.parametrize(
+    ("image", "path"),
+    [
+        ("docker.io/rocm/k8s-device-plugin:1", "nodePools[1].devicePlugin.mode"),
+        ("registry.example/amdgpu-device-plugin:1", "nodePools[1].devicePlugin.mode"),
+        ("nvcr.io/nvidia/k8s-device-plugin:v0.17.0", "nodePools[0].devicePlugin.mode"),
+    ],
+)
+def test_a_second_plugin_concerns_the_pools_of_its_vendor_that_bring_their_own(image: str, path: str) -> None:
+    plan = cluster_plan()
+    key = ObjectKey(kind="DaemonSet", namespace="kube-system", name="p")
+    seen = observation(plan, device_plugins=(ObservedPlugin(key=key, image=image, labels={}, node_selector={}),))
+    with pytest.raises(CheckError) as caught:
+        check(plan, seen, OWNERSHIP)
+    assert [problem.path for problem in caught.value.problems] == [path]
+    existing = tuple(changed(pool, mode="existing") for pool in plan.node_pools)
+    assert codes(seen, changed(plan, node_pools=existing)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"requests": {"cpu": "1"}}, ["UndeclaredCoTenant"]),
+        ({"requests": {"cpu": "999m"}}, []),
+        ({"requests": {"cpu": "8"}, "qos_class": "Burstable"}, []),
+        ({"requests": {}}, []),
+        ({"requests": {"nvidia.com/gpu": "1"}, "qos_class": "Burstable"}, ["ForeignGpuPod"]),
+        ({"requests": {"amd.com/gpu": "1", "cpu": "500m"}}, []),
+        ({"requests": {"cpu": "8"}, "node": "gpu-x"}, []),
+        ({"requests": {"cpu": "8"}, "name": "agent-7"}, []),
+    ],
+)
+def test_a_foreign_pod_counts_where_it_may_hold_what_the_plan_gives_away(changes: dict[str, Any], found: list[str]) -> None:
+    tenant = CoTenantPlan(name="agent", per_node=1, cpu="8", memory="1Gi", qos_class="Guaranteed")
+    plan = cluster_plan(node_pools=(pool_plan("h100", co_tenants=(tenant,)),), models=())
+    pod = ObservedPod(namespace="x", name="train-0", node="gpu-a", labels={}, qos_class="Guaranteed", owner_kind="Job", requests={})
+    assert codes(observation(plan, pods=(replace(pod, **changes),)), plan) == found
+
+
+def test_problems_come_sorted_and_warnings_only_where_nothing_is_wrong() -> None:
+    plan = cluster_plan()
+    seen = replace(with_node(plan, "gpu-a", unschedulable=True), server_version="v1.36.0")
+    assert codes(seen) == ["ServerVersionDiffers", "NodeCordoned"]
+    assert codes(replace(seen, claims={})) == ["NoClaim", "NoClaim"]
+
+
+@pytest.mark.parametrize(
+    ("planned", "running", "said"),
+    [
+        ({"maxPods": 110}, {}, ("maxPods is not set, planned 110",)),
+        ({"maxPods": 0}, {}, ()),
+        ({"maxPods": 1}, {}, ("maxPods is not set, planned 1",)),
+        ({"staticPodPath": ""}, {}, ()),
+        ({"failSwapOn": False}, {}, ()),
+        ({"failSwapOn": True}, {}, ("failSwapOn is not set, planned True",)),
+        ({"maxPods": None}, {}, ()),
+        ({"kind": "KubeletConfiguration", "apiVersion": "v1beta1"}, {}, ()),
+        ({"reservedSystemCPUs": "0-1"}, {}, ("reservedSystemCPUs is not set, planned 0-1",)),
+        ({"cpuManagerPolicyOptions": {}}, {}, ()),
+        ({"a": {"b": "1", "c": "2"}}, {"a": {"b": "1"}}, ("a is {b: 1}, planned {b: 1, c: 2}",)),
+        ({"a": ["x", "y"]}, {"a": ["x"]}, ("a is [x], planned [x, y]",)),
+        ({"a": ["x"]}, {}, ("a is not set, planned [x]",)),
+        ({"a": ["x", "y"]}, {"a": ["y", "x"]}, ("a is [y, x], planned [x, y]",)),
+        ({"a": 5}, {"a": "5"}, ()),
+        ({"b": "1", "a": "2"}, {"b": "0", "a": "0"}, ("a is 0, planned 2", "b is 0, planned 1")),
+    ],
+)
+def test_each_difference_is_told_with_both_values(planned: dict[str, Any], running: dict[str, Any], said: tuple[str, ...]) -> None:
+    assert kubelet_differences(planned, running) == said

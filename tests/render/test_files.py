@@ -155,3 +155,42 @@ def test_the_kubelet_drop_in_is_one_that_the_kubelet_reads() -> None:
     document = yaml.safe_load(rendered_files(PLAN)[name])
     assert (document["apiVersion"], document["kind"]) == ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
     assert {key: document[key] for key in document if key not in ("apiVersion", "kind")} == dict(PLAN.pool("h100").kubelet.fields)
+
+
+def test_three_foreign_files_are_named_and_more_are_others(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / name).write_text("mine")
+    rendered = dict.fromkeys("abcd", "x")
+    with pytest.raises(ConfigError, match="holds a, b, c and others, which render"):
+        write_files(rendered, tmp_path)
+    with pytest.raises(ConfigError, match="holds a, b, c, which render"):
+        write_files(dict.fromkeys("abc", "x"), tmp_path)
+
+
+def test_a_foreign_file_with_the_very_content_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    assert write_files({"a": "x"}, tmp_path).changed == 0
+    assert write_files({}, tmp_path).removed == ("a",)
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "sub").write_text("a file where a folder is needed")
+    with pytest.raises(ConfigError, match="sub cannot be written"):
+        write_files({"sub/a": "x"}, tmp_path)
+
+
+def test_an_empty_rendering_leaves_an_empty_index(tmp_path: Path) -> None:
+    write_files({}, tmp_path / "new" / "folder")
+    assert (tmp_path / "new" / "folder" / INDEX).read_text() == "{}\n"
+
+
+def test_secrets_without_models_need_no_commands() -> None:
+    assert "secrets.txt" not in rendered_files(cluster_plan(models=()), secrets=("api-key",))
+
+
+def test_file_names_tell_depth_and_kind_and_the_namespace_where_there_is_one() -> None:
+    names = list(rendered_files(PLAN))
+    assert "10-namespace-inference.yaml" in names
+    assert "21-numawise-system-serviceaccount-numawise-guard.yaml" in names
+    assert "25-numawise-system-daemonset-nvidia-device-plugin-h100.yaml" in names
+    assert "36-inference-deployment-llama-70b.yaml" in names

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,10 +14,11 @@ from infra.kinds import ObjectKey, key_of
 from infra.observe.look import observe
 from infra.plan.model import ClusterPlan
 from infra.render.files import rendered_files
-from infra.render.part import Part
+from infra.render.guard import guarded_nodes
+from infra.render.part import Part, Wait
 from infra.render.parts import keys_of, manifests_of, objects_of, stack_parts
 from tests.observe.stub_client import StubClient
-from tests.support.builders import STACK, changed, cluster_plan, pool_plan
+from tests.support.builders import STACK, changed, cluster_plan, model_plan, pool_plan
 from tests.support.declare import declare_plan
 
 SECRETS = ("api-key", "hub-token")
@@ -117,3 +120,80 @@ def test_every_family_of_render_is_in_the_list() -> None:
     called = {node.func.id for node in ast.walk(listed) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     assert made == {name for name in called if name.endswith("_part")}
     assert len(made) >= 5
+
+
+def test_each_workload_is_waited_for_as_long_as_it_may_take_and_nothing_else_is() -> None:
+    plan = over_nodes()
+    times: dict[str, Any] = {"create_seconds": 2100, "update_seconds": 3000}  # of the builders' models
+    pull = Wait(create_seconds=900, update_seconds=900)
+    found = {
+        f"{part.name}/{child.name}": child.wait for part in parts_of(plan) for child in part.children if child.wait is not None
+    }
+    assert found == {
+        "guard/deployment": pull,
+        "h100/daemonset": pull,
+        "mi300x/daemonset": pull,
+        "llama-70b/leaderworkerset": Wait(**times, condition="Available"),
+        "llama-70b/service": Wait(**times, explain=False),
+        "qwen-72b/deployment": Wait(**times, every_replica=True),
+        "qwen-72b/service": Wait(**times, explain=False),
+    }
+    assert all((wait.delete_seconds, wait.explain) == (600, "/service" not in name) for name, wait in found.items())
+
+
+def test_only_namespaces_stay_when_the_stack_goes() -> None:
+    kept = {key_of(child.manifest).kind for child in objects_of(parts_of(cluster_plan(create=True))) if child.retain}
+    assert kept == {"Namespace"}
+
+
+def test_facts_are_what_an_operator_decides_on() -> None:
+    facts = {part.key: part.facts for part in parts_of(cluster_plan(create=True))}
+    assert facts["Namespaces:namespaces"] == {"namespaces": ["numawise-system", "inference"]}
+    assert facts["RefusalGuard:guard"] == {"nodes": ["gpu-a", "gpu-b", "gpu-c"]}
+    assert facts["NodePool:h100"]["gpusPerNode"] == 8
+    assert facts["NodePool:h100"]["nodes"] == ["gpu-a", "gpu-b"]
+    assert facts["DevicePlugin:h100"]["image"] == "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
+    assert facts["VllmDeployment:qwen-72b"]["numaNodes"] == ["0,1"]
+    assert facts["VllmDeployment:qwen-72b"]["resources"] == {"cpu": "48", "memory": "256Gi"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "guarded"),
+    [
+        ({}, {"gpu-a", "gpu-b"}),
+        ({"policy": "restricted"}, {"gpu-a", "gpu-b"}),
+        ({"policy": "best-effort"}, set()),
+        ({"names_given": False}, set()),
+    ],
+)
+def test_the_guard_watches_named_nodes_whose_kubelet_could_refuse_a_model(changes: dict[str, Any], guarded: set[str]) -> None:
+    pool = pool_plan("h100", **changes)
+    plan = cluster_plan(node_pools=(pool,), models=(model_plan("llama-70b", pool),))
+    assert set(guarded_nodes(plan)) == guarded
+    part = next(part for part in parts_of(plan) if part.name == "guard")
+    assert bool(part.children) == bool(guarded)
+    assert guarded_nodes(changed(plan, models=())) == {}
+
+
+def test_the_guard_may_touch_the_nodes_and_pods_that_it_watches_and_no_others() -> None:
+    pool = pool_plan("h100", labels={"team": "a"})
+    plan = cluster_plan(node_pools=(pool,), models=(model_plan("a", pool), model_plan("b", pool, namespace="other")))
+    part = next(part for part in parts_of(plan) if part.name == "guard")
+    objects = {child.name: child.manifest for child in part.children}
+    rules = objects["clusterrole"]["rules"]
+    assert rules == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"], "resourceNames": ["gpu-a", "gpu-b"]}]
+    assert {name for name in objects if name.startswith("role")} == {
+        "role-inference", "role-other", "rolebinding-inference", "rolebinding-other"
+    }  # fmt: skip
+    expected = json.loads(objects["configmap"]["data"]["plan.json"])
+    assert expected["namespaces"] == ["inference", "other"]
+    config_hash = pool.kubelet.config_hash
+    labels = {"team": "a", "numawise.dev/pool": "h100", "numawise.dev/kubelet-config": config_hash}
+    assert expected["nodes"]["gpu-a"] == {"labels": labels, "resource": "nvidia.com/gpu", "devices": 8}
+    spec = objects["deployment"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    pod = spec["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is True
+    assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 65532
+    (elsewhere,) = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert elsewhere["preference"]["matchExpressions"] == [{"key": "numawise.dev/pool", "operator": "DoesNotExist"}]

@@ -35,6 +35,7 @@ class HardwarePlan:
     product_label: tuple[str, str] | None  # the label by which feature discovery marks such nodes
     threads_per_core: int
     numa_nodes: tuple[NumaNodePlan, ...]
+    reports_numa: bool = True  # False: a virtual machine hides on which NUMA node a GPU is
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,17 +12,15 @@ from infra.config.pools import CoTenant
 from infra.diagnosis import Diagnosis
 from infra.kubelet import Device, Kubelet, Machine
 from infra.kubelet.configuration.advice import advise
+from infra.plan.daemons import node_overhead
 from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.placement import Load, NodeCapacity
 from infra.plan.pod_shape import PodShape
 from infra.plan.pool.messages import PodName
 from infra.plan.pool.proof import MOST_STATES, NumaMap, Resident
 from infra.plan.pool.reserve import Reservations
-from infra.units import GIB, parse_bytes, parse_millicpu
+from infra.units import parse_bytes, parse_millicpu
 
-# What our own and the platform's DaemonSets on a GPU node request together (network plugin, kube-proxy, feature discovery, device plugin,
-# exporters); they are Burstable or BestEffort, so that only the node fit counts them.
-DAEMON_MILLICPU, DAEMON_MEMORY_BYTES, DAEMON_PODS = 1000, 2 * GIB, 12
 ENOUGH_STATES = 400  # of a node whose pods are known not to block each other: the rest are more of the same
 
 
@@ -119,14 +117,14 @@ def _devices(devices: Mapping[str, Any]) -> dict[str, list[Device]]:
 
 def capacity_of(pool: GpuPool, kubelet: Kubelet) -> NodeCapacity:
     """What the scheduler may give to planned pods on a node: allocatable less co-tenants and DaemonSets."""
-    allocatable = kubelet.allocatable
+    allocatable, overhead = kubelet.allocatable, node_overhead()
     counted = [tenant for tenant in pool.co_tenants if tenant.qos_class != "BestEffort"]
     tenants_millicpu = sum(parse_millicpu(tenant.cpu) * tenant.per_node for tenant in counted)
     tenants_bytes = sum(parse_bytes(tenant.memory) * tenant.per_node for tenant in counted)
     tenants_pods = sum(tenant.per_node for tenant in pool.co_tenants)
     return NodeCapacity(
-        millicpu=int(allocatable["cpu"]) - DAEMON_MILLICPU - tenants_millicpu,
-        memory_bytes=int(allocatable["memory"]) - DAEMON_MEMORY_BYTES - tenants_bytes,
+        millicpu=int(allocatable["cpu"]) - overhead.millicpu - tenants_millicpu,
+        memory_bytes=int(allocatable["memory"]) - overhead.memory_bytes - tenants_bytes,
         gpus=int(allocatable.get(pool.resource_name, 0)),
-        pods=int(allocatable["pods"]) - DAEMON_PODS - tenants_pods,
+        pods=int(allocatable["pods"]) - overhead.pods - tenants_pods,
     )

@@ -10,7 +10,7 @@ from infra.plan.model import ClusterPlan, ModelPlan
 
 
 def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
-    """The gate and what it compares with. Under a policy that promises no alignment it only warns."""
+    """The gate and what it compares with. Under a policy that promises no alignment, and where no GPU tells its NUMA node, it only warns."""
     pool = plan.pool(model.node_pool)
     binding = model.placement.rank_binding
     shown = [slot for group in model.placement.slots for slot in group.slots]
@@ -18,7 +18,7 @@ def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
     slots = sorted({(slot.numa_nodes, slot.memory_numa) for slot in (*shown, *model.placement.places)})
     expected = {
         "model": model.name,
-        "mode": "enforce" if pool.kubelet.aligns else "warn",
+        "mode": "enforce" if pool.kubelet.aligns and pool.hardware.reports_numa else "warn",
         "vendor": model.resources.vendor,
         "gpus": model.parallelism.gpus_per_pod,
         "cpus": model.resources.cpu,
