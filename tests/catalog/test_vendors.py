@@ -58,13 +58,11 @@ def test_a_stack_has_the_names_and_defaults_of_its_vendor(name: str, tmp_path: P
 @pytest.mark.parametrize("variable", [variable for row in vendors().values() for variable in row.visibility_variables])
 def test_no_model_may_hide_devices(variable: str) -> None:
     with pytest.raises(NumawiseError, match=r"models\[0\]\.env\." + variable + ": fights the device plugin"):
-        plan_stack(parse_cluster_document(with_change("models[0].env", {variable: "0"})), stack="x")
+        plan_stack(parse_cluster_document(with_change("models[0].env", {variable: "0"})))
 
 
 def test_other_variables_are_the_users() -> None:
-    plan_stack(
-        parse_cluster_document({**small_document(), **with_change("models[0].env", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})}), stack="x"
-    )
+    plan_stack(parse_cluster_document({**small_document(), **with_change("models[0].env", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})}))
 
 
 @pytest.mark.parametrize(("name", "reported"), [("nvidia", []), ("amd", [-1])])

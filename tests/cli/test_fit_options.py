@@ -56,7 +56,7 @@ def problems(*arguments: str) -> dict[str, str]:
     ],
 )
 def test_whole_numbers_have_vllms_multiples(text: str, number: int) -> None:
-    assert request(*MODEL, "--max-model-len", text).options["max_model_len"] == number
+    assert request(*MODEL, "--max-model-len", text).options.max_model_len == number
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "0.5", "1.5", "x", "", "k", "nan", "inf", str(2**62), "1e300", "1_000k2"])
@@ -74,7 +74,7 @@ def test_what_is_no_number_is_refused(text: str) -> None:
 @pytest.mark.parametrize(("share", "valid"), [("0", False), ("0.001", True), ("1", True), ("1.001", False)])
 def test_the_share_of_memory_is_above_0_and_at_most_1(share: str, valid: bool) -> None:
     if valid:
-        assert request(*MODEL, "--gpu-memory-utilization", share).options["gpu_memory_utilization"] == float(share)
+        assert request(*MODEL, "--gpu-memory-utilization", share).options.gpu_memory_utilization == float(share)
     else:
         assert set(problems(*MODEL, "--gpu-memory-utilization", share)) == {"--gpu-memory-utilization"}
 
@@ -83,7 +83,7 @@ def test_the_share_of_memory_is_above_0_and_at_most_1(share: str, valid: bool) -
 def test_a_batch_has_a_token_for_each_sequence(batched: str, valid: bool) -> None:
     arguments = (*MODEL, "--max-num-seqs", "64", "--max-num-batched-tokens", batched)
     if valid:
-        assert request(*arguments).options["max_num_batched_tokens"] == int(batched)
+        assert request(*arguments).options.max_num_batched_tokens == int(batched)
     else:
         assert problems(*arguments)["--max-num-batched-tokens"].endswith("use at least 64.")
 
@@ -167,10 +167,9 @@ def test_a_map_gives_all_sizes_and_the_gpu(tmp_path: Path) -> None:
 def test_options_win_over_the_files_values(tmp_path: Path) -> None:
     del (sizes := dict(SIZES))["enableExpertParallel"]
     file = write(tmp_path, {"modelConfig": CONFIG, "gpu": "l40s", **sizes})
-    assert {name: value for name, value in request("--config", file).options.items() if name in READ} == {
-        **READ,
-        "expert_parallel": False,
-    }
+    found = request("--config", file)
+    values = {**vars(found.sizes), **vars(found.options)}
+    assert {name: value for name, value in values.items() if name in READ} == {**READ, "expert_parallel": False}
     given = (
         "--tp",
         "4",
@@ -182,11 +181,7 @@ def test_options_win_over_the_files_values(tmp_path: Path) -> None:
         "h100-sxm5-80gb",
     )
     won = request("--config", file, *given)
-    assert [won.options[name] for name in ("tensor_parallel_size", "dtype", "kv_cache_dtype")] == [
-        4,
-        "float16",
-        "auto",
-    ]
+    assert (won.sizes.tensor_parallel_size, won.options.dtype, won.options.kv_cache_dtype) == (4, "float16", "auto")
     assert won.accelerator.id == "h100-sxm5-80gb"
 
 

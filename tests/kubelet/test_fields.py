@@ -22,7 +22,7 @@ from infra.kubelet.configuration.go_types import INT32, STRING, Kind
 from infra.kubelet.configuration.merge import effective_configuration
 from infra.kubelet.configuration.versions import SUPPORTED, parse_version, rules_of
 from infra.kubelet.managers.cpu import CPUManagerOptions
-from infra.plan.pool.configuration import TOPOLOGY_POLICIES
+from infra.plan.pool.candidate import TOPOLOGY_POLICIES
 from infra.plan.pool.fields import read_user_fields
 from infra.plan.pool.platforms import PlatformFields
 from tests.kubelet.agreement import CATALOGUE, read

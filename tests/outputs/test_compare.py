@@ -35,7 +35,11 @@ def shape(**changes: Any) -> NodeShape:
         "numa_node_count": 2,
         "sockets": 2,
         "threads_per_core": 1,
-        "network": SimpleNamespace(count=2),
+        "network": SimpleNamespace(count=2, kind=None),
+        "switch_groups": (),
+        "cpu_count": None,
+        "lists_cpus": True,
+        "memory_bytes": None,
     }
     return cast(NodeShape, SimpleNamespace(**{**facts, **changes}))
 
@@ -224,7 +228,7 @@ def test_cpu_affinity_is_compared_with_the_nodes_cpus(affinity: Any, differences
     ],
 )
 def test_nics_that_are_missing_are_worse(nics: list[str], count: int | None, differences: Any, compared: bool) -> None:
-    found = against(matrix(nics=nics), of=shape(network=SimpleNamespace(count=count)))
+    found = against(matrix(nics=nics), of=shape(network=SimpleNamespace(count=count, kind=None)))
     assert worse(found) == differences
     assert ("the NICs" in found.compared) == compared
     assert "the NICs" not in against(matrix(nics=nics, nics_found=40)).compared
@@ -232,7 +236,7 @@ def test_nics_that_are_missing_are_worse(nics: list[str], count: int | None, dif
 
 def test_a_shape_that_names_no_nics_is_compared_by_their_number_alone() -> None:
     bare = tuple(SimpleNamespace(**{**vars(node), "nics": ()}) for node in NODES)
-    unknown = against(matrix(), of=shape(numa_nodes=bare, network=SimpleNamespace(count=None)))
+    unknown = against(matrix(), of=shape(numa_nodes=bare, network=SimpleNamespace(count=None, kind=None)))
     assert "the NICs" not in unknown.compared and unknown.differences == ()
     assert "the NICs" in against(matrix(), of=shape(numa_nodes=bare)).compared
 

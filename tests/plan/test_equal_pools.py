@@ -140,7 +140,7 @@ def test_models_of_one_name_in_two_namespaces_of_a_pool_are_kept_apart() -> None
     document["models"] = [{**document["models"][0], "namespace": name, "replicas": 1} for name in ("team-a", "team-b")]
     document["models"][1] |= {"maxModelLen": 2048, "resources": {"cpu": "24", "memory": "96Gi"}}
     first, second = plan(document).models
-    assert (first.name, first.cpu != second.cpu, second.cpu) == (second.name, True, 24)
+    assert (first.name, first.resources.cpu != second.resources.cpu, second.resources.cpu) == (second.name, True, 24)
 
 
 def test_pools_that_differ_in_their_kubelet_are_decided_apart() -> None:

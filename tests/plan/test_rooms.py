@@ -16,7 +16,7 @@ ROOMS = {"architecture": set(), "memory": {"architecture"}, "parallelism": {"arc
 def modules() -> dict[str, set[str]]:
     """Each module of infra, and the modules of infra that it imports."""
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources("infra")}
-    return {name: imports_of(path) & (names.keys() - {name}) for name, path in names.items()}
+    return {name: {other for other in imports_of(path) if other in names and other != name} for name, path in names.items()}
 
 
 @pytest.mark.parametrize("room", sorted(ROOMS))

@@ -7,9 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from infra.plan.architecture.partition import ParallelSizes
+from infra.plan.memory.options import EngineOptions
 from infra.plan.memory.types import MemoryEstimate
 from infra.report.fit_table import fit_as_text
 from infra.units import GIB
+
+
+@pytest.fixture(autouse=True)
+def _sentences_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.report.fit_table.memory_reasons", lambda estimate: estimate.reasons)
 
 
 def span(low: float, expected: float, high: float, unit: int = GIB) -> Any:
@@ -28,10 +35,8 @@ def estimate(*, cache: float = 20, **more: Any) -> MemoryEstimate:
         "architecture": SimpleNamespace(name="llama"),
         "accelerator": SimpleNamespace(id="h100"),
         "engine": SimpleNamespace(version="0.33.0"),
-        "options": (("vllm_version", None),),
-        "tensor_parallel_size": 2,
-        "pipeline_parallel_size": 1,
-        "gpus": 2,
+        "options": EngineOptions(),
+        "sizes": ParallelSizes(tensor_parallel_size=2),
         "verdict": "fits",
         "reasons": ("weights: they fit: all.", "cache: 8 tokens.", "more."),
         "fullest": stage,

@@ -28,7 +28,7 @@ KUBELET = {
     "reservedSystemCPUs": "0,56,112,168",
     "topologyManagerPolicy": "single-numa-node",
 }
-PLANNED_LABELS = {labels.KUBELET_CONFIG: POOL.kubelet_config_hash, labels.POOL: "h100"}
+PLANNED_LABELS = {labels.KUBELET_CONFIG: POOL.kubelet.config_hash, labels.POOL: "h100"}
 GOOD = ObservedNode(
     name="gpu-a",
     labels={**PLANNED_LABELS, "other": "x"},
@@ -257,7 +257,7 @@ class EmptyCluster:
 
 
 def test_an_empty_cluster_is_told_node_by_node_and_model_by_model() -> None:
-    result = verify_cluster(cluster_plan(), cast(Client, EmptyCluster()), reader_image="busybox")
+    result = verify_cluster(cluster_plan(), cast(Client, EmptyCluster()), owner={})
     assert not result.ok and result.pods == ()
     assert [(check.node, check.pool) for check in result.nodes] == [("gpu-a", "h100"), ("gpu-b", "h100"), ("gpu-c", "mi300x")]
     assert [finding.code for finding in result.findings] == ["UnknownNode"] * 3 + ["PodsMissing"] * 2

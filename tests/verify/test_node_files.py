@@ -9,6 +9,7 @@ import pytest
 
 from infra.errors import MissingError
 from infra.observe.client import ApiError, Client
+from infra.plan.model import ImagesPlan
 from infra.verify import node_files
 from infra.verify.node_files import NodeFiles, read_node_files, split_files
 
@@ -44,8 +45,11 @@ class OnePod:
         return {"status": self.phases.pop(0) if len(self.phases) > 1 else self.phases[0]}
 
 
+IMAGES = ImagesPlan(guard="python:3.14", node_reader="busybox:1.37")
+
+
 def read(server: OnePod, nodes: Sequence[str] = ("gpu-a",)) -> dict[str, NodeFiles]:
-    return read_node_files(cast(Client, server), tuple(nodes), "numawise-system", image="busybox:1.37", labels={"owner": "us"})
+    return read_node_files(cast(Client, server), tuple(nodes), "numawise-system", images=IMAGES, labels={"owner": "us"})
 
 
 @pytest.fixture(autouse=True)

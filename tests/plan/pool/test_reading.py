@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.plan.pool.kubelet_plan import KubeletPlan
+from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.pool.reading import check_reserved_memory, read_pool
 from infra.plan.pool.reserve import reserve
 from infra.units import MIB
