@@ -122,6 +122,7 @@ def test_all_problems_of_a_topology_come_at_once_with_their_paths() -> None:
             "is 'cpx_nps4', which makes 8 devices of a card; 4 GPUs are listed, and a multiple of 8 is expected",
         ),
         ({"sku": ""}, "topology.sku: is missing"),
+        ({"linkDomains": [[0, 8]]}, "linkDomains[0]: names GPU 8; an index from 0 to 7 is expected"),
         ({"switchGroups": [[0, 8]]}, "switchGroups[0]: names GPU 8; an index from 0 to 7"),
         ({"linkDomains": [[0, -1]]}, "linkDomains[0][1]: is -1; at least 0"),
         ({"linkDomains": [3]}, "linkDomains[0]: is an integer (3); a list is expected"),
@@ -266,6 +267,7 @@ def test_an_entry_becomes_the_machine() -> None:
     assert (shape.cpu_count, shape.numa_node_count, shape.memory_bytes, shape.sockets) == (8, 2, 20 << 30, 2)
     assert shape.link_domains == ((0, 1),) and shape.switch_groups == () and shape.lists_cpus
     assert shape.numa_nodes[1].cores == ((4, 5), (6, 7)) and shape.gpu_numa_nodes == (1, 0)
+    assert shape.gpus_per_numa_node == (1, 1)
     assert shape.network == NetworkInterfaces(count=2, kind="RoCE")
     partly = resolve_shape(entry(numaNodes=[TWO[0], {"gpus": [0]}], cpuCount=12), "x", found)
     assert (partly.cpu_count, partly.lists_cpus, partly.memory_bytes, partly.link_domains) == (12, False, None, None)
