@@ -102,7 +102,7 @@ def test_packages_are_compared_with_their_pins(monkeypatch: pytest.MonkeyPatch) 
     )
     assert (pulumi.ok, pulumi.found) == (False, "0")
     needed = {name for name, one in every.items() if one.needed_for == "everything"}
-    assert needed == {"Python", "package pydantic", "package PyYAML"}
+    assert needed == {"Python", "catalog", "package pydantic", "package PyYAML"}
 
 
 def test_a_program_is_run_where_it_is_on_the_path_and_counts_as_absent_where_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:

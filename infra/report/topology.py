@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infra.outputs.expected import Comparison
 from infra.outputs.links import FABRIC_CLASS, GpuLinks, GpuSet, Judgement
 from infra.outputs.machine import MATRIX_KINDS, Machine, index_order, is_flat_view, sets_of
 from infra.outputs.reading import Report
 from infra.report.table import table
 from infra.units import format_cpu_list, parse_cpu_list
+
+if TYPE_CHECKING:
+    # The comparison brings the catalog with it, which most calls do without.
+    from infra.outputs.expected import Comparison
 
 _MOST_COLUMNS = 16  # GPUs whose links a table shows
 _MOST_CPU_CHARACTERS, _MOST_LIST_CHARACTERS = 60, 200

@@ -29,7 +29,8 @@ from infra.catalog.types import (
 from infra.catalog.vendors import VendorFacts
 
 ROOT = Path(__file__).resolve().parents[2]
-# In the catalog itself: finding by name, the machine that the kubelet's rules get, the warnings of what is not certain, and properties of other facts.
+# In the catalog itself: finding by name, the machine that the kubelet's rules get, the warnings of what is not certain, and
+# properties of other facts.
 READERS_INSIDE = {"names.py", "machine.py", "confidence.py", "topology.py", "types.py", "load.py", "__init__.py"}
 # What the variables that hold one are called.
 CALLED: dict[type, tuple[str, ...]] = {

@@ -229,6 +229,7 @@ def test_only_an_image_is_pinned_as_one() -> None:
 def test_the_doctor_tells_of_a_catalog_that_was_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from infra import installation
     from infra.cli import doctor
 
     broken = [
@@ -236,7 +237,7 @@ def test_the_doctor_tells_of_a_catalog_that_was_changed(
         Diagnosis("pins.yaml.pins[1].id", "MissingField", "is missing."),
     ]
     for problems, ok in ((broken, False), ([], True)):
-        monkeypatch.setattr(doctor, "catalog_problems", lambda found=problems: iter(found))
+        monkeypatch.setattr(installation, "catalog_problems", lambda found=problems: iter(found))
         assert doctor.run(argparse.Namespace(stack=None, format="json")) == (3 if not ok else 0)
         [check] = [check for check in json.loads(capsys.readouterr().out)["checks"] if check["name"] == "catalog"]
         assert check["ok"] is ok

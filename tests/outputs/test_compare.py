@@ -49,6 +49,7 @@ def accelerator(*, vendor: str = "nvidia", kind: str = "nvlink", links: int | No
         "vendor": vendor,
         "fabric": SimpleNamespace(kind=kind, links=links),
         "driver_name": "NVIDIA L40S",
+        "memory": SimpleNamespace(smi_mib=None),
         "label_values": ("NVIDIA-L40S", None),
         "pci_ids": ("1002:74A1",),
     }

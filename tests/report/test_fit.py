@@ -92,7 +92,7 @@ def test_nothing_is_missing_where_the_cache_is_just_empty() -> None:
 
 
 def test_one_gpu_has_no_fullest_rank_and_a_given_version_is_shown() -> None:
-    lines = fit_as_text(estimate(gpus=1, options=(("vllm_version", "0.19.0"),)), ()).split("\n")
+    lines = fit_as_text(estimate(sizes=ParallelSizes(), options=EngineOptions(vllm_version="0.19.0")), ()).split("\n")
     assert lines[0].endswith("vLLM 0.19.0")
     assert lines[4] == "  of 80.00 GiB a GPU        GiB"
 

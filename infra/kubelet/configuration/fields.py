@@ -35,9 +35,9 @@ from infra.kubelet.configuration.go_types import (
 )
 
 ALPHA, BETA, STABLE = "alpha", "beta", "stable"
-# The managed platforms that take some fields and no others. GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS: linuxKubeletConfig, "custom
-# node configuration" of its documentation. All others take a whole KubeletConfiguration: drop-in directory, EKS NodeConfig, OpenShift
-# KubeletConfig, kubelet-arg config=, Talos machine.kubelet.extraConfig.
+# The managed platforms that take some fields and no others. GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS:
+# linuxKubeletConfig, "custom node configuration" of its documentation. All others take a whole KubeletConfiguration: drop-in
+# directory, EKS NodeConfig, OpenShift KubeletConfig, kubelet-arg config=, Talos machine.kubelet.extraConfig.
 RESTRICTING_PLATFORMS = ("aks", "gke")
 _AKS, _GKE, _AKS_GKE = ("aks",), ("gke",), RESTRICTING_PLATFORMS
 
