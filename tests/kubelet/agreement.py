@@ -31,6 +31,7 @@ RECORDED: dict[str, list[Any]] = {
     "ordinary": list(range(1500)),
     "odd": list(range(1500)),
     "mutated": list(range(1500)),
+    "crowded": list(range(1200)),
     "field": [f"{name}/{index}" for name in sorted(FIELDS) if name not in _HOST_FIELDS for index in range(24)],
 }
 
