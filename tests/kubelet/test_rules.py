@@ -240,6 +240,98 @@ def test_bounds_are_named(fields: dict[str, Any], words: str) -> None:
     assert words in validation_errors(load(fields, kubernetes_version="1.37"))
 
 
+def _gates(**gates: bool) -> dict[str, Any]:
+    return {"featureGates": gates}
+
+
+_QUOTA, _MAX, _QOS = _gates(CustomCPUCFSQuotaPeriod=True), _gates(KubeletCrashLoopBackOffMax=True), _gates(MemoryQoS=True)
+_TRUSTED = {"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages"}
+
+
+# Held against the kubelet's own ValidateKubeletConfiguration when it was written; rows are pairs at an edge.
+@pytest.mark.parametrize(
+    ("fields", "valid"),
+    [
+        ({"cpuCFSQuotaPeriod": "1ms", **_QUOTA}, True), ({"cpuCFSQuotaPeriod": "999us", **_QUOTA}, False),
+        ({"cpuCFSQuotaPeriod": "1s", **_QUOTA}, True), ({"cpuCFSQuotaPeriod": "1001ms", **_QUOTA}, False),
+        ({"cpuCFSQuotaPeriod": "100ms", **_gates(CustomCPUCFSQuotaPeriod=False)}, True),
+        ({"cpuCFSQuotaPeriod": "101ms", **_gates(CustomCPUCFSQuotaPeriod=False)}, False),
+        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}, **_MAX}, True),
+        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "999ms"}, **_MAX}, False),
+        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "300s"}, **_MAX}, True),
+        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "301s"}, **_MAX}, False),
+        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "10s"}, **_gates(KubeletCrashLoopBackOffMax=False)}, False),
+        ({"imageGCHighThresholdPercent": 80, "imageGCLowThresholdPercent": 79}, True), ({"imageGCHighThresholdPercent": 80}, False),
+        ({"imageMinimumGCAge": "0s"}, True), ({"imageMinimumGCAge": "-1s"}, False),
+        ({"imageMaximumGCAge": "121s"}, True), ({"imageMaximumGCAge": "120s"}, False), ({"imageMaximumGCAge": "0s"}, True),
+        ({"imageMaximumGCAge": "-1s"}, False), 
+        ({"maxParallelImagePulls": 1, "serializeImagePulls": True}, True), ({"maxParallelImagePulls": 2, "serializeImagePulls": True}, False),
+        ({"maxParallelImagePulls": 2}, True),
+        ({"containerLogMonitorInterval": "3s"}, True), ({"containerLogMonitorInterval": "2999ms"}, False),
+        ({"shutdownGracePeriod": "1s", "shutdownGracePeriodCriticalPods": "1s"}, True),
+        ({"shutdownGracePeriod": "1s", "shutdownGracePeriodCriticalPods": "1001ms"}, False),
+        ({"shutdownGracePeriod": "999ms"}, False), ({"shutdownGracePeriod": "2s", "shutdownGracePeriodCriticalPods": "999ms"}, False),
+        ({"shutdownGracePeriod": "-1s", "shutdownGracePeriodCriticalPods": "-1s"}, False),
+        ({"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 1}]}, True),
+        ({"shutdownGracePeriodByPodPriority": [{"priority": 0}], "shutdownGracePeriod": "1s"}, False),
+        ({"shutdownGracePeriodByPodPriority": [{"priority": 0}], **_gates(GracefulNodeShutdownBasedOnPodPriority=False)}, False),
+        ({"memoryThrottlingFactor": 1, **_QOS}, True), ({"memoryThrottlingFactor": 1.01, **_QOS}, False), ({"memoryThrottlingFactor": 0, **_QOS}, False),
+        ({"memoryThrottlingFactor": 0.01, **_QOS}, True), ({"memoryThrottlingFactor": 0.9, **_gates(MemoryQoS=False)}, True),
+        ({"memoryThrottlingFactor": 0.8, **_gates(MemoryQoS=False)}, False),
+        ({"memoryReservationPolicy": "TieredReservation", **_QOS}, True),
+        ({"memoryReservationPolicy": "TieredReservation", **_gates(MemoryQoS=False)}, False), ({"memoryReservationPolicy": "Some"}, False),
+        ({"userNamespaces": {"idsPerPod": 65536}}, True), ({"userNamespaces": {"idsPerPod": 0}}, False),
+        ({"userNamespaces": {"idsPerPod": 65537}}, False), ({"userNamespaces": {"idsPerPod": 2**32 - 65536}}, True),
+        ({"userNamespaces": {"idsPerPod": 2**32}}, False),
+        ({"logging": {"verbosity": 2**31 - 1}}, True), ({"logging": {"verbosity": 2**31}}, False),
+        ({"logging": {"vmodule": [{"filePattern": "a", "verbosity": 1}]}}, True), ({"logging": {"vmodule": [{"filePattern": "", "verbosity": 1}]}}, False),
+        ({"logging": {"vmodule": [{"filePattern": "a=b", "verbosity": 1}]}}, False),
+        ({"logging": {"vmodule": [{"filePattern": "a", "verbosity": 2**31}]}}, False),
+        ({"logging": {"format": "json", "vmodule": [{"filePattern": "a", "verbosity": 1}]}}, False), ({"logging": {"format": "json"}}, True),
+        ({"logging": {"format": "xml"}}, False), ({"logging": {"flushFrequency": "1ns"}}, True), ({"logging": {"flushFrequency": "-1s"}}, False),
+        ({"logging": {"options": {"text": {"splitStream": True}}}}, False), ({"logging": {"options": {"json": {"infoBufferSize": "1"}}}}, False),
+        ({"logging": {"options": {"text": {"splitStream": True}}}, **_gates(LoggingAlphaOptions=True)}, True),
+        ({"tracing": {"samplingRatePerMillion": 1_000_000}}, True), ({"tracing": {"samplingRatePerMillion": 1_000_001}}, False),
+        ({"tracing": {"samplingRatePerMillion": 0}}, True), ({"tracing": {"samplingRatePerMillion": -1}}, False),
+        ({"podLogsDir": "/var/log"}, True), ({"podLogsDir": "/var//log"}, False), ({"podLogsDir": "/var/../log"}, False), ({"podLogsDir": "/v\u00e4r"}, False),
+        ({"podLogsDir": "logs"}, True), ({"podLogsDir": "/var/log/"}, False), ({"podLogsDir": "/"}, True),
+        ({"enforceNodeAllocatable": ["none"]}, True), ({"enforceNodeAllocatable": ["none", "pods"]}, False), ({"enforceNodeAllocatable": ["pods", "pods"]}, False),
+        ({"enforceNodeAllocatable": ["kube-reserved"]}, False), ({"enforceNodeAllocatable": ["kube-reserved"], "kubeReservedCgroup": "/k"}, True),
+        ({"enforceNodeAllocatable": ["kube-reserved"], "systemReservedCgroup": "/s"}, False),
+        ({"enforceNodeAllocatable": ["system-reserved"], "systemReservedCgroup": "/s"}, True),
+        ({"enforceNodeAllocatable": ["system-reserved", "system-reserved-compressible"], "systemReservedCgroup": "/s"}, False),
+        ({"cgroupsPerQOS": False}, False), ({"cgroupsPerQOS": False, "enforceNodeAllocatable": ["none"]}, True),
+        ({"systemCgroups": "/s"}, False), ({"systemCgroups": "/s", "cgroupRoot": "/"}, True),
+        ({"reservedSystemCPUs": "0", "kubeReservedCgroup": "/k"}, False), ({"kubeReservedCgroup": "/k"}, True),
+        ({"showHiddenMetricsForVersion": "1.36"}, True), ({"showHiddenMetricsForVersion": "1.35"}, False),
+        ({"serverTLSBootstrap": True}, True), ({"serverTLSBootstrap": True, **_gates(RotateKubeletServerCertificate=False)}, False), ({"runOnce": True}, False),
+        ({"enableSystemLogQuery": True}, True), ({"enableSystemLogQuery": True, "enableSystemLogHandler": False}, False),
+        ({"defaultPodSysctls": {"net.ipv4.x": "1"}, **_gates(DefaultPodSysctls=True)}, True), ({"defaultPodSysctls": {"net.ipv4.x": "1"}, **_gates(DefaultPodSysctls=False)}, False),
+        ({"defaultPodSysctls": {"vm.swappiness": "1"}, **_gates(DefaultPodSysctls=True)}, False),
+        ({"defaultPodSysctls": {"net/a": "1", "net.a": "1"}, **_gates(DefaultPodSysctls=True)}, False),
+        ({"defaultPodSysctls": {"net." + "a" * 249: "1"}, **_gates(DefaultPodSysctls=True)}, True),
+        ({"defaultPodSysctls": {"net." + "a" * 250: "1"}, **_gates(DefaultPodSysctls=True)}, False),
+        ({"memorySwap": {"swapBehavior": "LimitedSwap"}}, True), ({"memorySwap": {"swapBehavior": "Some"}}, False),
+        ({"registerWithTaints": [{"key": "a", "value": "b" * 63, "effect": "NoSchedule"}]}, True),
+        ({"registerWithTaints": [{"key": "a", "value": "b" * 64, "effect": "NoSchedule"}]}, False),
+        ({"registerWithTaints": [{"key": "a", "effect": "Never"}]}, False), ({"registerWithTaints": [{"key": ""}]}, False),
+        ({"registerWithTaints": [{"key": "a", "effect": "NoSchedule", "timeAdded": "2026-01-31T12:00:00Z"}]}, False),
+        ({"preloadedImagesVerificationAllowlist": ["a"], **_TRUSTED}, True), ({"preloadedImagesVerificationAllowlist": ["a"]}, False),
+        ({"imagePullCredentialsVerificationPolicy": "Always"}, False),
+        ({"imagePullCredentialsVerificationPolicy": "NeverVerify", **_gates(KubeletEnsureSecretPulledImages=False)}, False),
+        ({"hairpinMode": "hairpin"}, False), ({"topologyManagerScope": "node"}, False), ({"topologyManagerPolicy": "best"}, False),
+        ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1"}}, {"numaNode": 1, "limits": {"memory": "1"}}]}, True),
+        ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1"}}, {"numaNode": 0, "limits": {"memory": "1"}}]}, False),
+        ({"reservedMemory": [{"numaNode": 0, "limits": {"cpu": "1"}}]}, False), ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "0"}}]}, False),
+        ({"reservedMemory": [{"numaNode": 0, "limits": {"hugepages-1Gi": "1Gi"}}]}, True),
+    ],
+)  # fmt: skip
+def test_edges_of_the_validation(fields: dict[str, Any], valid: bool) -> None:
+    errors = validation_errors(load(fields, kubernetes_version="1.37"))
+    assert (errors == []) == valid, errors
+    assert all(": " in error and error.split(":")[0] for error in errors)
+
+
 # Reservations
 @pytest.mark.parametrize(
     ("hard", "kept"),
@@ -397,7 +489,7 @@ def test_a_pod_that_does_not_fit_its_numa_node_says_so() -> None:
     wide = pod("a", cpu=20, memory="1Gi")
     assert kubelet().admit(wide).message == "Resources cannot be allocated with Topology locality"
     level = {"requests": {"cpu": "20", "memory": "2Gi"}, "limits": {"cpu": "20", "memory": "2Gi"}}
-    gates = {"featureGates": {"PodLevelResourceManagers": True}}
+    gates: dict[str, Any] = {"featureGates": {"PodLevelResourceManagers": True}}
     assert "Resources cannot be" in kubelet(topologyManagerScope="pod", **gates).admit(wide).message
     assert "pod-scope topology manager" in kubelet(topologyManagerScope="pod", **gates).admit({**wide, "resources": level}).message
     assert "container-level topology manager" in kubelet(**gates).admit({**wide, "resources": level}).message
