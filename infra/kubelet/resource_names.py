@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 
 HUGEPAGES_PREFIX = "hugepages-"
 _QUALIFIED_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
@@ -14,7 +14,7 @@ def is_native_resource(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-@lru_cache(maxsize=4096)
+@cache
 def is_extended_resource(name: str) -> bool:
     """Whether a name is that of an extended resource such as nvidia.com/gpu."""
     return not is_native_resource(name) and not name.startswith("requests.") and is_qualified_name(f"requests.{name}")
@@ -24,7 +24,7 @@ def is_scalar_resource(name: str) -> bool:
     return is_extended_resource(name) or name.startswith((HUGEPAGES_PREFIX, "attachable-volumes-")) or "kubernetes.io/" in name
 
 
-@lru_cache(maxsize=4096)
+@cache
 def is_qualified_name(name: str) -> bool:
     """A label-like name with an optional DNS prefix."""
     prefix, slash, rest = name.rpartition("/")

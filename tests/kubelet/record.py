@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from infra.kubelet.quantity import parse_json_quantity
 from tests.kubelet.agreement import (
     ANSWERS,
     BEHAVIOURS,
@@ -153,7 +154,7 @@ def _may_vary(case: dict[str, Any]) -> bool:
     for pod in case["pods"]:
         left: dict[str, int] = {}
         for container in [*pod.get("initContainers", ()), *pod.get("containers", ())]:
-            wanted = {name: int(amount) for name, amount in container.get("limits", {}).items() if "/" in name}
+            wanted = {n: parse_json_quantity(amount).value for n, amount in container.get("limits", {}).items() if "/" in n}
             if any(0 < amount < left.get(name, 0) for name, amount in wanted.items()):
                 return True
             if container in pod.get("initContainers", ()) and container.get("restartPolicy") != "Always":

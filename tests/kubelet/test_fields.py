@@ -164,7 +164,7 @@ def test_a_name_that_is_a_flag_in_other_letters(name: str, field: str | None) ->
 
 
 # No other list
-_MOST_NAMES_TOGETHER = 9
+_MOST_NAMES_TOGETHER = 5
 
 
 def _names_in(node: ast.AST) -> set[str]:

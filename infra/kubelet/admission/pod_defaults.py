@@ -33,7 +33,7 @@ def with_pod_level_defaults(pod: Pod, *, fixed: bool) -> Pod:
     if fixed:
         for name, amount in requests.items():
             limited = all(name in container.limits for container in pod.all_containers)
-            if is_pod_level_resource(name) and name not in limits and limited:
+            if is_pod_level_resource(name) and name not in limits and name in container_limits and limited:
                 limits[name] = max(amount, container_limits[name])
     return replace(pod, pod_requests=requests, pod_limits=limits, pod_int64=int64)
 

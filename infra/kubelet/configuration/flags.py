@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from infra.kubelet.configuration.fields import FIELDS
@@ -67,7 +67,7 @@ class FieldFlag:
         return {name: value for text in texts for name, value in parse_one(text)}
 
 
-@lru_cache(maxsize=1)
+@cache
 def field_flags() -> dict[str, FieldFlag]:
     """All flags for fields, by name without dashes in front."""
     found: dict[str, FieldFlag] = {}
