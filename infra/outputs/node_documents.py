@@ -89,7 +89,7 @@ def _number(labels: Mapping[str, str], key: str, notes: Notes) -> int | None:
 def read_list_and_watch(document: Any, first_line: int) -> Report | None:
     """A device plugin's ListAndWatch response: devices with health and NUMA nodes; None for another document."""
     devices = document.get("devices") if isinstance(document, Mapping) else document
-    if not isinstance(devices, list) or not devices:
+    if not isinstance(devices, list):
         return None
     rows = [device for device in devices if isinstance(device, Mapping) and isinstance(device.get("ID"), str)]
     if not rows or not any("health" in device or "topology" in device for device in rows):

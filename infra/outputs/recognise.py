@@ -107,10 +107,9 @@ def _with_command(report: Report) -> Report:
         return report
     if not re.search(r"topo\s+(?:-mp|--matrix_pci)", report.command):
         return report
-    finding = Diagnosis(
+    finding = Diagnosis.info(
         path="",
         code="NvLinkNotShown",
-        severity="info",
         message="`topo -mp` never shows NVLink: GPUs may be joined by NVLink all the same.",
         remedy="Run `nvidia-smi topo -m`.",
     )

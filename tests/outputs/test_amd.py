@@ -245,6 +245,27 @@ def test_the_affinity_counts_where_there_is_no_node() -> None:
     assert read_rocm_topologies(lines("words")) == []
 
 
+def test_a_node_for_one_gpu_and_an_affinity_for_the_other_leave_none_unknown() -> None:
+    report = rocm(ROCM + "\n".join(line for i, line in enumerate(NUMA.split("\n")) if i in (0, 3)) + "\n")
+    assert (report.fields["numa"], report.notes, report.cut) == ([0, 3], (), False)
+
+
+@pytest.mark.parametrize(("lines_of_header", "devices"), [(4, 4), (5, 4)])
+def test_a_header_may_take_four_lines(lines_of_header: int, devices: int) -> None:
+    labels = tuple(f"0000:{i:02x}:00.0" for i in range(1, lines_of_header + 1))
+    head, *rows = table(WEIGHT, "0", ["15"] * (len(labels) * (len(labels) - 1) // 2), labels).split("\n")[1:]
+    report = amd_smi("WEIGHT TABLE:\n" + "\n".join([*head.split(), *rows]))
+    assert report.fields["gpus"] == devices
+    if lines_of_header == devices:
+        assert report.notes == () and report.fields["weight"][0] == [0, 15, 15, 15]
+
+
+def test_a_second_gpu_0_begins_another_output() -> None:
+    affinity = "GPU[0]\t\t: (Topology) Numa Affinity: 2\n"
+    assert len(read_rocm_topologies(lines(NUMA + NUMA))) == 2
+    assert len(read_rocm_topologies(lines(NUMA + affinity))) == 1
+
+
 def test_indices_that_are_not_consecutive_are_told() -> None:
     report = rocm(table("Link Type between two GPUs", "0", ["XGMI"], ("GPU2", "GPU3")))
     assert report.fields["gpu_indices"] == [2, 3]

@@ -143,7 +143,8 @@ def test_a_list_that_was_wrapped_is_continued_by_the_next_line_alone() -> None:
         ("NUMA node12345 CPU(s): 0", None),
         ("NUMA node1 of 2: 0", None),
         ("no colon", None),
-        (f"{'k' * 60}NUMA 1: 0", None),
+        (f"{'k' * 54}NUMA 1: 0", ("numa 1", "0")),
+        (f"{'k' * 55}NUMA 1: 0", None),
         ("Unknown: 3", None),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -111,6 +112,27 @@ def test_a_pod_that_does_not_end_is_waited_for_two_minutes_and_deleted(clock: li
     assert read(server)["gpu-a"].why == "the reader pod did not end within 120 s"
     assert sum(clock) == pytest.approx(120, abs=0.3)
     assert len(server.deleted) == 1
+
+
+def test_at_the_second_minute_it_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+    monkeypatch.setattr(node_files.time, "monotonic", lambda: 40 * len(looks))
+    monkeypatch.setattr(node_files.time, "sleep", looks.append)
+    read(OnePod({"phase": "Pending"}))
+    assert len(looks) == 3
+
+
+def test_sixteen_nodes_are_read_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths: list[int] = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, width: int) -> None:
+            widths.append(width)
+            super().__init__(1)
+
+    monkeypatch.setattr(node_files, "ThreadPoolExecutor", Pool)
+    read(OnePod({"phase": "Succeeded"}))
+    assert widths == [16]
 
 
 @pytest.mark.parametrize("failure", [ApiError(500, "log gone"), MissingError.one("ClusterUnreachable", "connection", "log gone")])
