@@ -124,6 +124,8 @@ def test_ranks_of_half_an_eight_numa_node_machine_are_bound_wherever_the_pod_lie
     assert bound.numa_node_of_rank == (0, 0, 1, 1)
     assert [slot.numa_nodes for slot in decision.pods[0].slots[0].slots] == [(0, 1), (2, 3)]
     assert any("the ranks follow their GPUs" in reason for reason in decision.pods[0].reasons)
+    alone = decide(node_shape(), pod_shape(gpus=8, cpu=None, memory=None))
+    assert not any("the ranks follow their GPUs" in reason for reason in alone.pods[0].reasons)
 
 
 def test_a_user_who_wants_pinned_memory_gets_it_and_the_binding_is_proven_with_it():

@@ -61,7 +61,7 @@ def usable_bytes(memory_bytes: int, hugepages: Sequence[tuple[str, int]]) -> int
 
 def _level(total_bytes: int, usable: Mapping[int, int]) -> dict[int, int] | None:
     """Takes `total_bytes` from the fullest nodes so that what remains is as equal as possible, in whole MiB but for one node."""
-    if not usable or total_bytes >= sum(usable.values()):
+    if total_bytes >= sum(usable.values()):
         return None
     units, rest = divmod(total_bytes, MIB)
     order = sorted(usable, key=lambda node: (-usable[node], node))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.catalog.types import NodeShape
+from infra.catalog.types import NodeShape, NumaNode
 from infra.config.pools import CoTenant
 from infra.plan.pod_shape import PodShape
 from infra.plan.pool.candidate import CandidateConfiguration, policies_to_try
@@ -76,6 +76,12 @@ def test_a_reservation_that_no_split_can_hold_is_left_to_the_kubelet_to_refuse()
 def test_splits_that_leave_a_node_whole_are_tried_where_a_pod_needs_more_than_the_even_one_leaves(memory, splits):
     found = tried("single-numa-node", replace(pod(), memory_bytes=memory))
     assert [one.memory_policy for one in found] == ["Static"] * splits + ["None"]
+
+
+def test_a_small_node_without_cpus_asks_for_no_other_split():
+    third = NumaNode(id=2, cpus=(), cores=(), memory_bytes=GIB, gpus=())
+    shape = replace(SMALL, numa_nodes=(*SMALL.numa_nodes, third))
+    assert [one.memory_policy for one in tried("single-numa-node", shape=shape)] == ["Static", "None"]
 
 
 def test_pods_that_need_two_nodes_get_cpus_on_both_and_as_required_where_that_is_admitted_too():
