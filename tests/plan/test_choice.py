@@ -115,6 +115,13 @@ def test_a_comfortable_cache_goes_before_a_small_one() -> None:
     )
 
 
+def test_of_sizes_with_equally_many_gpus_the_requests_decide() -> None:
+    choice = decide({(1, 4): 1.0, (2, 2): 9.0}, tokens=32_768)
+    assert choice.reasons[1] == (
+        "better by requests a GPU than tensor parallel 1, pipeline parallel 4 with room for 1.0 requests of full length at once on 4 GPUs"
+    )
+
+
 def test_what_else_works_and_what_does_not() -> None:
     choice = decide({(1, 1): 1.0, (2, 1): 4.0, (4, 1): 5.0})
     assert [(other.size.tensor_parallel_size, other.concurrency) for other in choice.alternatives] == [(1, 1.0), (4, 5.0)]
