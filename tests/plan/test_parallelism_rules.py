@@ -260,6 +260,8 @@ def test_experts_that_are_spread_have_no_width_to_cut() -> None:
          "not a multiple of 64. No size works; keep 1 with enableExpertParallel: true."),
         # sizes up to 64 are looked at, or up to the asked one, and up to 4096 at most
         (replace(PLAIN, heads=65, kv_heads=65, intermediate=65, vocab=65 * 64), 3, "not divisible by 3. Use 1 or 5."),
+        (replace(PLAIN, heads=65, kv_heads=65, intermediate=65, vocab=65 * 64), 14, "not divisible by 14. Use 5 or 13."),
+        (replace(PLAIN, heads=64, kv_heads=64, intermediate=64, vocab=64), 63, "not divisible by 63. Use 16 or 32 or 64."),
         (replace(PLAIN, heads=64, kv_heads=64), 3, "not divisible by 3. Use 1 or 2 or 4."),
         (replace(PLAIN, heads=67, kv_heads=67, intermediate=67, vocab=67 * 64), 2, "not divisible by 2. Use 1."),
         (replace(PLAIN, heads=67, kv_heads=67, intermediate=67, vocab=67 * 64), 68, "not divisible by 68. Use 1 or 67."),
