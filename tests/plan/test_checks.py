@@ -203,7 +203,7 @@ def test_flags_of_a_wrong_type_say_nothing(flags: dict[str, Any], options: dict[
 
 
 def tiny(
-    kind: str = "full", mlp: str = "dense", gib: float = 100.0, name: str = "h100-sxm5-80gb", **arguments: Any
+    kind: str | tuple[str, ...] = "full", mlp: str = "dense", gib: float = 100.0, name: str = "h100-sxm5-80gb", **arguments: Any
 ) -> MemoryEstimate:
     return estimate_of(small(kind, mlp), device(name, torch_gib=gib), **arguments)
 
@@ -234,6 +234,8 @@ def test_blocks_and_tokens_of_uniform_attention_are_whole_blocks() -> None:
     blocks = int(found.available.expected) // (2 * 24 * 16)
     assert (found.blocks.expected, found.tokens.expected) == (blocks, blocks * 16)
     assert found.concurrency.expected == blocks / 4
+    uneven = tiny(max_model_len=60)
+    assert uneven.tokens.expected == uneven.blocks.expected * 16 and uneven.concurrency.expected == uneven.blocks.expected / 4
     mixed = tiny("sliding")
     assert mixed.tokens.expected == int(mixed.concurrency.expected * 64)
 
@@ -278,6 +280,9 @@ def test_the_stage_with_the_fewest_blocks_decides() -> None:
     assert replace(found, stages=(found.stages[0], poor)).fullest is poor
     assert replace(found, stages=(replace(poor, stage=0), found.stages[1])).available == Span.exact(10**6)
     assert found.needed_bytes == 5 * 384 and found.sizes.gpus == 2
+    half = tiny(("none", "full"), pipeline_parallel_size=2)
+    rooms = (replace(half.stages[0], available=Span.exact(100)), replace(half.stages[1], available=Span.exact(80 * 384)))
+    assert replace(half, stages=rooms).fullest is rooms[1], "a stage without cache counts its bytes"
     empty = tiny("none")
     assert empty.fullest is empty.stages[0] and empty.needed_bytes == 0
 

@@ -115,6 +115,13 @@ def test_a_comfortable_cache_goes_before_a_small_one() -> None:
     )
 
 
+def test_of_sizes_with_equally_many_gpus_the_requests_decide() -> None:
+    choice = decide({(1, 4): 1.0, (2, 2): 9.0}, tokens=32_768)
+    assert choice.reasons[1] == (
+        "better by requests a GPU than tensor parallel 1, pipeline parallel 4 with room for 1.0 requests of full length at once on 4 GPUs"
+    )
+
+
 def test_what_else_works_and_what_does_not() -> None:
     choice = decide({(1, 1): 1.0, (2, 1): 4.0, (4, 1): 5.0})
     assert [(other.size.tensor_parallel_size, other.concurrency) for other in choice.alternatives] == [(1, 1.0), (4, 5.0)]
@@ -146,6 +153,13 @@ LATENT = small(("mla",) * 6, ("moe",) * 6, heads=8, vocab=512, moe=replace(EXPER
         (LATENT, {(4, 1): 2.0, (1, 1): 1.5}, EIGHT, {"tensor_parallel_size": 4, "data_parallel_size": 1}, False),
         (LATENT, {(4, 2): 2.0, (1, 1): 1.5}, EIGHT, {"tensor_parallel_size": 4}, False),
         (LATENT, {(8, 2): 2.0, (1, 1): 1.5}, replace(EIGHT, nodes=2), {"tensor_parallel_size": 8}, False),
+        (
+            replace(LATENT, heads=16),
+            {(16, 1): 2.0, (1, 1): 1.5},
+            replace(EIGHT, nodes=2),
+            {"tensor_parallel_size": 16, "rdma": True},
+            False,
+        ),
         (LATENT, {(8, 1): 2.0, (1, 1): 1.5}, NUMA, {"tensor_parallel_size": 8, "replicas": 1}, True),
         (replace(LATENT, mlp=("dense",) * 6), {(2, 1): 2.0, (1, 1): 1.5}, EIGHT, {"tensor_parallel_size": 1}, False),
         (MOE, {(8, 1): 2.0, (1, 1): 1.5}, EIGHT, {"tensor_parallel_size": 8}, False),
@@ -173,6 +187,12 @@ def test_data_parallel_is_named_where_latents_are_kept_on_every_rank(
         (PCIE, 1, MODEL, []),
         (PCIE, 2, MODEL, []),
         (PCIE, 4, MODEL, ["PcieTensorParallel", "CrossSocketTensorParallel"]),
+        (
+            PCIE,
+            3,
+            replace(MODEL, heads=6, kv_heads=6, intermediate=6, vocab=192),
+            ["PcieTensorParallel", "CrossSocketTensorParallel"],
+        ),
         (machines(machine([4], "l40s", None)), 4, MODEL, ["PcieTensorParallel"]),
         (machines(machine([1, 1], "l40s", None)), 2, MODEL, ["CrossSocketTensorParallel"]),
         (EIGHT, 8, MODEL, []),

@@ -257,6 +257,7 @@ SCALES = 7 * 4  # a scale for each of a layer's seven matrices
 )
 def test_bytes_of_a_quantised_checkpoint(quantization: Quantization, layers: int, head: int) -> None:
     assert rank_bytes(small(quantization=quantization)) == (layers + TABLE + head + 20,)
+    assert rank_bytes(small(quantization=quantization, lm_head_bias=True)) == (layers + TABLE + head + 128 * 2 + 20,)
 
 
 @pytest.mark.parametrize("name", ["mlp.experts", "mlp.experts.0.up_proj", "block_sparse_moe.experts", "mlp.experts.up_proj"])

@@ -66,8 +66,8 @@ def test_a_group_that_fills_no_machines_whole_has_no_pods(tensor: int, gpus: int
     ("found", "text"),
     [
         (size(), "tensor parallel 1"),
-        (size(2, 3), "tensor parallel 2, pipeline parallel 3"),
-        (size(2, 1, 4, True), "tensor parallel 2, data parallel 4, expert parallel"),
+        (size(2, 2), "tensor parallel 2, pipeline parallel 2"),
+        (size(2, 1, 2, True), "tensor parallel 2, data parallel 2, expert parallel"),
     ],
 )
 def test_sizes_in_words(found: Size, text: str) -> None:

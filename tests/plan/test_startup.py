@@ -77,6 +77,9 @@ def test_what_is_given_is_kept_and_said() -> None:
     start = startup_budget(10**9, budget_seconds=1000, progress_deadline_seconds=1001)
     assert (start.budget_seconds, start.progress_deadline_seconds, start.create_timeout_seconds) == (1000, 1001, 1080)
     assert start.update_timeout_seconds == 1140
+    bounds = [startup_budget(0, budget_seconds=1, progress_deadline_seconds=seconds) for seconds in (1050, 1051, 1080, 1081)]
+    assert [bound.create_timeout_seconds for bound in bounds] == [1080, 1140, 1140, 1140]
+    assert [bound.update_timeout_seconds for bound in bounds] == [1200, 1200, 1200, 1260]
     assert start.reasons[0].startswith("startup budget 1000 s: given; loading 1 GB at 0.2 GB/s (not stated")
     assert start.reasons[1] == "progressDeadlineSeconds 1001: given, above the startup budget."
     with pytest.raises(

@@ -103,7 +103,7 @@ def _one_page_size(caches: dict[str, LayerCache]) -> dict[str, LayerCache]:
     unified = {}
     for kind, layer_cache in caches.items():
         tokens = layer_cache.block_tokens
-        if layer_cache.kind != "state" and largest % layer_cache.page_bytes == 0:
+        if largest % layer_cache.page_bytes == 0:
             tokens *= largest // layer_cache.page_bytes
         unified[kind] = replace(layer_cache, page_bytes=largest, block_tokens=tokens)
     return unified
