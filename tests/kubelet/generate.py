@@ -310,7 +310,8 @@ def _pod_level(rng: random.Random, pod: dict[str, Any], *, odd: bool) -> None:
 
 
 # Spoilt kubelet sections
-# Drawn by position: frozen, so that a new field of the kubelet changes no recorded case. New fields have cases of their own (`field`).
+# Drawn by position: frozen, so that a new field of the kubelet changes no recorded case. New fields have cases of their own
+# (`field`).
 _DRAWN_FIELDS = [
     "enableServer",
     "enableDebuggingHandlers",

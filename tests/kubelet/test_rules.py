@@ -368,7 +368,8 @@ def test_priorities_have_32_bits() -> None:
 
 @pytest.mark.parametrize(
     ("mine", "other", "preempts"),
-    [(2_000_000_000, 1_999_999_999, True), (2_000_000_000, None, True), (1_999_999_999, None, False), (5, 4, True), (5, 5, False), (4, 5, False),
+    [(2_000_000_000, 1_999_999_999, True), (2_000_000_000, None, True), (1_999_999_999, None, False),
+     (5, 4, True), (5, 5, False), (4, 5, False),
      (2_000_000_000, 2_000_000_000, False), (2_000_001_000, 2_000_000_000, True), (None, 0, False)],
 )  # fmt: skip
 def test_who_may_push_out_whom(mine: int | None, other: int | None, preempts: bool) -> None:

@@ -76,7 +76,8 @@ def decide(
          ["tensor parallel 8, pipeline parallel 2 on 16 GPUs of inline: room for 2.0 requests of full length at once",
           "8 GPUs of one NUMA node; tensor parallel 8 inside one NVLink domain",
           "2 pods of 8 GPUs: stages, not tensor-parallel ranks, exchange over the network"]),
-        (decide({(16, 1): 2.0}, replace(EIGHT, nodes=2), architecture=replace(MODEL, heads=16, kv_heads=16), tensor_parallel_size=16, rdma=True),
+        (decide({(16, 1): 2.0}, replace(EIGHT, nodes=2), architecture=replace(MODEL, heads=16, kv_heads=16),
+                tensor_parallel_size=16, rdma=True),
          ["tensor parallel 16 on 16 GPUs of inline: room for 2.0 requests of full length at once",
           "tensor parallel 16 is given; vLLM accepts it for small",
           "8 GPUs of one NUMA node; tensor parallel 16 over the network",
@@ -217,7 +218,13 @@ def test_padded_experts_are_told_unless_they_are_spread() -> None:
     assert decide({(1, 1): 1.0}, architecture=model, tensor_parallel_size=1).warnings == ()
 
 
-def failure(concurrency: dict[tuple[int, int], float], several: Machines = EIGHT, architecture: Architecture = MODEL, largest: int = 0, **constraints: Any) -> str:  # fmt: skip
+def failure(
+    concurrency: dict[tuple[int, int], float],
+    several: Machines = EIGHT,
+    architecture: Architecture = MODEL,
+    largest: int = 0,
+    **constraints: Any,
+) -> str:
     with pytest.raises(PlanError) as error:
         choose(architecture, several, table(concurrency, largest=largest), SizeConstraints(**constraints), path="models[0]")
     return str(error.value.problems[0])

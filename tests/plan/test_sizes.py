@@ -106,7 +106,8 @@ def test_candidates_on_machines_of_four(
 def test_whole_experts_are_candidates_where_their_width_cannot_be_cut() -> None:
     moe = replace(MODEL, mlp=("moe",) * 6, moe=replace(EXPERTS, intermediate=2))
     one = machines(PCIE)
-    assert [(s.tensor_parallel_size, s.expert_parallel) for s in candidate_sizes(moe, one, SizeConstraints(pipeline_parallel_size=1))] == [
+    sizes = candidate_sizes(moe, one, SizeConstraints(pipeline_parallel_size=1))
+    assert [(s.tensor_parallel_size, s.expert_parallel) for s in sizes] == [
         (1, False), (2, False), (3, False), (3, True), (4, False), (4, True),
     ]  # fmt: skip
     by_data = candidate_sizes(moe, one, SizeConstraints(pipeline_parallel_size=1, data_parallel_size=2))

@@ -188,7 +188,8 @@ def run(given: Planned, config: StackConfig, draw: Random) -> int:
                 assert (result.admitted, result.qos) == (True, "Guaranteed"), f"{name}: {result.reason} {result.message}"
                 assert not any(container.start_error for container in result.containers)
                 findings = node.gate_findings(expected, result)
-                # Where the gate only warns: GPUs that tell no NUMA node, and places that come of one mixture of models after another.
+                # Where the gate only warns: GPUs that tell no NUMA node, and places that come of one mixture of models after
+                # another.
                 mixed = not may_stand(shapes, capacity, tuple(one.copies + one.surge for one in shapes))
                 open_place = expected["mode"] == "warn" and (mixed or not pool.hardware.reports_numa)
                 assert not findings or open_place, f"the gate refuses {name}: {'; '.join(findings)}"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from infra.config.pools import CoTenant
+from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.placement import NodeCapacity
 from infra.plan.pod_shape import MAIN_CONTAINER, PodShape
 from infra.plan.pool.admission_proof import AdmissionProof
 from infra.plan.pool.gpu_pool import capacity_of, start_kubelet
-from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.pool.search import ProvenConfiguration, search
 from infra.units import GIB, MIB
 from tests.support.gpu_pools import gpu_pool, node_shape, pod_shape
