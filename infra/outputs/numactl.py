@@ -48,10 +48,12 @@ class _Output:
 
 def read_numactl(lines: Sequence[Line]) -> list[Report]:
     """All numactl -H outputs in these lines; one begins at `available:`."""
+    if not lines:
+        return []
     outputs: list[_Output] = []
-    current = _Output(first_line=lines[0][0] if lines else 0)
+    current = _Output(first_line=lines[0][0])
     after: str | None = None
-    node = 0
+    node = -1
     for number, text in lines:
         if match := _AVAILABLE.match(text):
             if not current.is_empty():

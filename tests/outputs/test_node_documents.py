@@ -143,15 +143,17 @@ def test_devices_have_their_numa_nodes() -> None:
 
 def test_what_is_unclear_missing_or_unhealthy_is_counted() -> None:
     sick = [device(f"s{i}", {"ID": 0}, health="Unhealthy") for i in range(5)]
-    report = listed(device("empty", {}), device("flag", {"ID": True}), device("none"), {"ID": "bare", "health": "Healthy"}, *sick)
+    report = listed(
+        device("empty", {}), device("flag", {"ID": True}), device("none"), device("nil"), {"ID": "bare", "health": "Healthy"}, *sick
+    )
     assert report.fields["unclear"] == ["empty", "flag"]
-    assert {name: report.fields["numa"][name] for name in ("empty", "flag", "none", "bare")} == dict.fromkeys(
-        ("empty", "flag", "none", "bare")
+    assert {name: report.fields["numa"][name] for name in ("empty", "flag", "none", "nil", "bare")} == dict.fromkeys(
+        ("empty", "flag", "none", "nil", "bare")
     )
     assert [finding.message.split(":")[0] for finding in report.findings] == [
-        "2 of 9 devices have an empty NUMA node object",
-        "2 of 9 devices have no NUMA node",
-        "5 of 9 devices are unhealthy",
+        "2 of 10 devices have an empty NUMA node object",
+        "3 of 10 devices have no NUMA node",
+        "5 of 10 devices are unhealthy",
     ]
     assert report.findings[2].message.endswith(": s0, s1, s2, s3.")
 

@@ -216,3 +216,17 @@ def test_memory_is_whole_gib_from_sixteen_on(mib, memory):
     topo = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t0-7\t0\n"
     shape = read(topo, node(("0-7", mib)), sku="l40s")
     assert shape.topology["numaNodes"][0]["memory"] == memory
+
+
+def test_a_cut_output_is_told_with_its_first_two_notes():
+    text = (
+        node(("0-7", 64000), ("8-15", 64000))
+        .replace("node 1 size", "node 1 sighs")
+        .replace("node distances", "node")
+        .replace("node 0 cpus: 0", "node 0 cpus: 8")
+    )
+    topo = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t8-15\t1\n"
+    with pytest.raises(ConfigError) as caught:
+        read(topo, text, sku="l40s")
+    (cut,) = [problem.message for problem in caught.value.problems if problem.code == "CutOutput"]
+    assert cut == "numactl-H is cut: 2 nodes are announced and 1 are complete: the output is cut; the node distances are missing."

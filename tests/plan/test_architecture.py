@@ -386,6 +386,8 @@ def test_encoders() -> None:
         ({"torch_dtype": None}, "bfloat16", 2),
         ({"torch_dtype": None, "dtype": "float16"}, "float16", 2),
         ({"torch_dtype": "torch.float32"}, "float32", 4),
+        ({"torch_dtype": "float"}, "float", 4),
+        ({"torch_dtype": "half"}, "half", 2),
     ],
 )
 def test_the_dtype_of_a_checkpoint(changes: dict[str, Any], dtype: str, size: int) -> None:

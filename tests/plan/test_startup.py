@@ -73,6 +73,11 @@ def test_an_update_waits_for_each_wave(replicas: int, at_a_time: int, waves: str
     assert start.update_timeout_seconds == update and waves in start.reasons[-1]
 
 
+def test_one_replica_at_a_time_is_what_nothing_said_means() -> None:
+    assert startup_budget(0).update_timeout_seconds == 1020
+    assert startup_budget(0, replicas=2).update_timeout_seconds == 2040
+
+
 def test_what_is_given_is_kept_and_said() -> None:
     start = startup_budget(10**9, budget_seconds=1000, progress_deadline_seconds=1001)
     assert (start.budget_seconds, start.progress_deadline_seconds, start.create_timeout_seconds) == (1000, 1001, 1080)
