@@ -5,7 +5,7 @@ export STACK
 RUN := .venv/bin/python -m tools.work
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up recover preview destroy shell down check test soak bench
+.PHONY: help setup up recover preview destroy shell down check test soak bench record
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
@@ -43,3 +43,6 @@ soak: setup ## the long suites in full; results as JSON in .state/soak-results
 
 bench: setup ## benchmarks; results as JSON in .state/bench.json and as a table
 	@$(RUN) bench
+
+record: setup ## ask the kubelet's own code anew what tests/kubelet holds the simulator against
+	@$(RUN) record

@@ -29,6 +29,10 @@ class Diagnosis:
     def warning(cls, path: str, code: str, message: str, *, remedy: str = "") -> Diagnosis:
         return cls(path, code, message, severity="warning", remedy=remedy)
 
+    @classmethod
+    def info(cls, path: str, code: str, message: str, *, remedy: str = "") -> Diagnosis:
+        return cls(path, code, message, severity="info", remedy=remedy)
+
     def at(self, path: str) -> Diagnosis:
         """The same, seen at `path`."""
         return replace(self, path=path)

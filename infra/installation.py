@@ -122,7 +122,7 @@ def _provider_plugin() -> Requirement:
     listed = _output("pulumi", "plugin", "ls", "--json")
     try:
         versions = [plugin["version"] for plugin in json.loads(listed or "[]") if plugin.get("name") == "kubernetes"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         versions = []
     return Requirement(
         name="kubernetes provider",

@@ -21,6 +21,7 @@ def test_without_path_and_remedy_the_message_stands_alone() -> None:
 def test_a_warning_seen_elsewhere_is_the_same_warning() -> None:
     warning = Diagnosis.warning("a", "X", "m", remedy="r")
     assert warning.severity == "warning"
+    assert Diagnosis.info("a", "X", "m", remedy="r") == Diagnosis("a", "X", "m", severity="info", remedy="r")
     assert warning.at("b") == Diagnosis("b", "X", "m", severity="warning", remedy="r")
 
 

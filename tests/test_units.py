@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -102,9 +103,11 @@ def test_a_wrong_unit_gets_the_right_spelling(text: str, right: str) -> None:
     assert str(caught.value) == f"{text!r} is no quantity; write {right}"
 
 
-def test_booleans_are_no_quantities() -> None:
-    with pytest.raises(ValueError, match="True is no quantity"):
-        parse_quantity(True)
+@pytest.mark.parametrize("value", [True, None, [1], {}])
+def test_booleans_and_what_is_neither_text_nor_number_are_no_quantities(value: Any) -> None:
+    with pytest.raises(ValueError) as caught:
+        parse_quantity(value)
+    assert str(caught.value) == f"{value!r} is no quantity; write it like 4, 500m, 512Mi or 128Gi"
 
 
 def test_millicpu_and_bytes_round_up_as_the_api_server_does() -> None:

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 
 from infra.catalog.entries import DATA, Entries, as_it_is, document_of
-from infra.catalog.reading import read
+from infra.catalog.reading import read_whole
 from infra.catalog.shapes import ShapeEntry, resolve_shape
 from infra.catalog.types import Accelerator, EngineFacts, Model, NodeShape, Pin
 from infra.catalog.vendors import vendors
 from infra.diagnosis import Diagnosis
-from infra.errors import ConfigError
 
 
-@lru_cache(maxsize=1)
+@cache
 def accelerators() -> Entries[Accelerator, Accelerator]:
     """All accelerators by id."""
     return Entries(DATA / "accelerators.yaml", "accelerators", Accelerator, as_it_is)
 
 
-@lru_cache(maxsize=1)
+@cache
 def shapes() -> Entries[ShapeEntry, NodeShape]:
     """All node shapes by id."""
     return Entries(DATA / "shapes.yaml", "shapes", ShapeEntry, resolve_shape)
 
 
-@lru_cache(maxsize=1)
+@cache
 def models() -> Entries[Model, Model]:
     """All models by hub name."""
     return Entries(DATA / "models.yaml", "models", Model, as_it_is)
 
 
-@lru_cache(maxsize=1)
+@cache
 def pins() -> Entries[Pin, Pin]:
     """Container images, charts and releases by id."""
     return Entries(DATA / "pins.yaml", "pins", Pin, as_it_is)
@@ -44,16 +43,11 @@ def catalog_problems() -> Iterator[Diagnosis]:
         yield from load().problems()
 
 
-@lru_cache(maxsize=1)
+@cache
 def engine_facts() -> EngineFacts:
     """What vLLM at the pinned version supports."""
     path = DATA / "vllm.yaml"
-    problems: list[Diagnosis] = []
-    document = {key: value for key, value in document_of(path).items() if key not in ("schemaVersion", "sources")}
-    facts = read(EngineFacts, document, path.name, problems)
-    if problems or facts is None:
-        raise ConfigError(problems)
-    return facts
+    return read_whole(EngineFacts, document_of(path), path.name)
 
 
 def classes_without_pipeline_parallel() -> frozenset[str]:

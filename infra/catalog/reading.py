@@ -75,6 +75,16 @@ def read(model: type[AnyModel], raw: object, path: str, problems: list[Diagnosis
         return entry
 
 
+def read_whole(model: type[AnyModel], document: Mapping[str, Any], name: str) -> AnyModel:
+    """The content of a file that is one record, without what all files have; ConfigError with everything that is wrong."""
+    problems: list[Diagnosis] = []
+    content = {key: value for key, value in document.items() if key not in ("schemaVersion", "sources")}
+    record = read(model, content, name, problems)
+    if record is None or problems:
+        raise ConfigError(problems)
+    return record
+
+
 def _problem(detail: Any, path: str, document: Any, model: type[BaseModel]) -> Diagnosis:
     """One pydantic error in the catalog's words."""
     location, kind, value = detail["loc"], detail["type"], detail.get("input")
@@ -89,12 +99,13 @@ def _problem(detail: Any, path: str, document: Any, model: type[BaseModel]) -> D
             code, message = "UnknownField", f"is no field here.{did_you_mean(str(location[-1]), fields)}"
         else:
             near = did_you_mean(str(location[-1]), given - set(fields))
-            code, message = "MissingField", f"is missing{near or '; it is needed here.'}"
+            code, message = "MissingField", f"is missing.{near}" if near else "is missing; it is needed here."
     elif kind in _WANTED:
         shown = "" if kind in ("model_type", "dict_type") else f" ({value!r})"
         message = f"is {type_name(value)}{shown}; {_WANTED[kind]} is expected."
     elif kind == "greater_than_equal":
-        message = f"is {value}; at least {context['ge']} is expected."
+        least = str(context["ge"]).removesuffix(".0")
+        message = f"is {value}; at least {least} is expected."
     elif kind == "less_than_equal":
         message = f"is {value}; at most {context['le']} is expected."
     elif kind == "literal_error":

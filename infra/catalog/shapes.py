@@ -146,13 +146,15 @@ def group_into_cores(cpus: tuple[int, ...], threads_per_core: int) -> tuple[tupl
 
 
 def group_problems(facts: wire.Topology, path: str, gpus: int) -> Iterator[Diagnosis]:
-    """Indices that no GPU has, or that stand in two groups of a kind."""
+    """Indices that no GPU has, or that stand in two groups of a kind; nothing where the GPUs are not known."""
+    if gpus == 0:
+        return
     for key, groups in (("linkDomains", facts.link_domains), ("switchGroups", facts.switch_groups)):
         seen: set[int] = set()
         for index, group in enumerate(groups or ()):
             for gpu in group:
                 if gpu >= gpus:
-                    yield _wrong(f"{path}.{key}[{index}]", f"names GPU {gpu}; an index from 0 to {max(gpus, 1) - 1} is expected.")
+                    yield _wrong(f"{path}.{key}[{index}]", f"names GPU {gpu}; an index from 0 to {gpus - 1} is expected.")
                 elif gpu in seen:
                     yield _wrong(f"{path}.{key}[{index}]", f"names GPU {gpu} a second time.")
                 seen.add(gpu)

@@ -265,10 +265,8 @@ class Model(Entry):
         published = self.published_parameters
         return {**super().citations, **({} if published is None else {"publishedParameters.source": published.source})}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Model) and other.id == self.id and other.config == self.config
-
     def __hash__(self) -> int:
+        # a key of caches, and `config` has no hash
         return hash(self.id)
 
 

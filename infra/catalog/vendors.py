@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from pydantic import Field
 
 from infra.catalog.entries import DATA, Entries, Entry, as_it_is
-from infra.config.base import Utilization
+from infra.config.base import Texts, Utilization
 
 
 class VendorFacts(Entry):
@@ -19,13 +19,16 @@ class VendorFacts(Entry):
     device_plugin_pin: str = Field(description="The device plugin's image, an id of pins.yaml.")
     engine_pin: str = Field(description="vLLM's image, an id of pins.yaml.")
     gpu_memory_utilization: Utilization = Field(description="Share of the device's memory where the stack file gives none.")
+    visibility_variables: Texts = Field(
+        description="Variables by which its runtime hides devices from a process; the device plugin decides that here."
+    )
     hidden_numa_node: int | None = Field(
         default=None,
         description="The NUMA node that its device plugin reports where the kernel knows none; left out: it reports no topology then.",
     )
 
 
-@lru_cache(maxsize=1)
+@cache
 def vendors() -> Entries[VendorFacts, VendorFacts]:
     """All vendors by id."""
     return Entries(DATA / "vendors.yaml", "vendors", VendorFacts, as_it_is)

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, get_args
 
 from infra.catalog.confidence import accelerator_warnings, model_warnings
 from infra.catalog.names import find_accelerator, find_model, with_memory
-from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric
+from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric, Vendor
 from infra.diagnosis import Diagnosis
 from infra.errors import ConfigError, NumawiseError, PlanError
 from infra.plan.architecture.partition import ParallelSizes
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 # what the estimate calls an input, and the option that gives it
 _OPTION_OF = {"gpu": "--gpu", "dtype": "--dtype", "quantization": "--quantization", "kvCacheDtype": "--kv-cache-dtype"}
+_MOST = 2**62
 _MULTIPLES = {"k": 1000, "m": 10**6, "g": 10**9, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -69,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--enable-expert-parallel", action="store_true", help="spread whole experts over the ranks")
     parser.add_argument("--enforce-eager", action="store_true", help="without CUDA or HIP graphs")
     parser.add_argument("--gpu-memory-gib", metavar="G", help="memory that torch sees on the GPU, instead of the catalog's")
-    parser.add_argument("--gpu-vendor", choices=("nvidia", "amd"), help="vendor of a GPU that the catalog does not know")
+    parser.add_argument("--gpu-vendor", choices=get_args(Vendor), help="vendor of a GPU that the catalog does not know")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="text for people, json for programs")
 
 
@@ -181,7 +183,7 @@ def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
         value = float(digits) * multiple
     except ValueError:
         value = 0.0
-    if value < 1 or value != int(value) or value >= 2**62:
+    if not 1 <= value < _MOST or value != int(value):  # also what is no number, and infinity
         problems.append(_invalid(option, f"is {text!r}; a whole number of at least 1 is expected."))
         return None
     return int(value)
@@ -192,7 +194,7 @@ def _number(text: str, option: str, problems: list[Diagnosis]) -> float | None:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if value != value or value in (float("inf"), float("-inf")):
+    if not isfinite(value):
         problems.append(_invalid(option, f"is {text!r}; a number is expected."))
         return None
     return value

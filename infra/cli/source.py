@@ -24,6 +24,6 @@ def read_source(args: argparse.Namespace) -> tuple[str, StackConfig]:
             raise ConfigError.one(
                 "NoStackName", "--stack", f"{args.stack!r} names no stack; use the STACK of a stacks/Pulumi.STACK.yaml"
             )
-        return args.stack.rsplit("/", 1)[-1], load_stack_file(stack_file(args.stack))
+        return args.stack.rpartition("/")[2], load_stack_file(stack_file(args.stack))
     name = args.config.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")
     return name or "stack", load_stack_file(args.config)

@@ -82,7 +82,7 @@ def names_a_stack(text: str) -> bool:
 
 def stack_file(stack: str, *, root: Path = Path()) -> Path:
     """The path of a stack's file."""
-    name = stack.rsplit("/", 1)[-1]
+    name = stack.rpartition("/")[2]
     return root / STACKS_FOLDER / f"Pulumi.{name}.yaml"
 
 

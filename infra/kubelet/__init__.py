@@ -4,10 +4,10 @@ The rules are those of Kubernetes v1.37.2; `versions.py` says where earlier vers
 """
 
 from infra.kubelet.admission.kubelet import ContainerResult, Kubelet, PodResult
-from infra.kubelet.admission.pods import Pod
 from infra.kubelet.cases import simulate_case
 from infra.kubelet.faults import KubeletHangs, KubeletPanics, KubeletRefuses
 from infra.kubelet.machine import Device, Machine, NumaNode
+from infra.kubelet.pods import Pod
 
 __all__ = [
     "ContainerResult",

@@ -10,12 +10,12 @@ from typing import Any
 from infra.errors import ConfigError, NumawiseError
 from infra.kubelet.admission.kubelet import ContainerResult, Kubelet, PodResult
 from infra.kubelet.admission.node import start_node
-from infra.kubelet.admission.pods import Pod
 from infra.kubelet.faults import KubeletHangs, KubeletRefuses
 from infra.kubelet.machine import Device, Machine
 from infra.kubelet.managers.cpu_topology import cpu_list
 from infra.kubelet.managers.hints import ProviderHints, masks_of
 from infra.kubelet.managers.topology import TopologyHint
+from infra.kubelet.pods import Pod
 from infra.kubelet.quantity import NANO, format_quantity
 
 _PANIC, _HANG = "KubeletPanic", "KubeletHangs"

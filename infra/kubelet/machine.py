@@ -137,8 +137,6 @@ def _cores(listed: Sequence[Any], path: str) -> tuple[tuple[int, ...], ...]:
 
 
 def _cpus(value: Any, path: str) -> tuple[int, ...]:
-    if type(value) is list and {*map(type, value)} <= {int} and (not value or (min(value) >= 0 and max(value) < 2**20)):
-        return tuple(value)
     if not isinstance(value, list | tuple):
         raise _wrong(path, value, "a list of integers")
     for item in value:

@@ -195,22 +195,20 @@ def link_findings(
     }
     if hops is not None and len(xgmi_weights) > 1:
         found.append(
-            Diagnosis(
+            Diagnosis.info(
                 path="",
                 code="IndirectXgmi",
                 message="some xGMI pairs are joined through another GPU (weights "
                 f"{', '.join(str(w) for w in sorted(xgmi_weights, key=str))}), although the tool says 1 hop for all.",
                 remedy="Choose tensor-parallel sets by weight; the verdict here does.",
-                severity="info",
             )
         )
     if any("XXXX" in row for row in link_type or []):
         found.append(
-            Diagnosis(
+            Diagnosis.info(
                 path="",
                 code="PartitionedGpus",
                 message="link type XXXX joins partitions of one GPU (CPX or DPX): the indices are partitions, not cards.",
-                severity="info",
             )
         )
     return tuple(found)

@@ -136,7 +136,6 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
             Diagnosis(
                 path="",
                 code="SocketTransport",
-                severity="error",
                 message=f"{_pairs_text(socket)} talk over TCP (NET/Socket).{because('NCCL_IB_DISABLE')}",
                 remedy="Give the pods RDMA devices and IPC_LOCK, and libibverbs in the image; NCCL_IB_HCA names the cards. "
                 "Without RDMA use pipeline parallel between nodes.",
@@ -163,17 +162,14 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if facts.dropped_edges:
         findings.append(
-            Diagnosis(
+            Diagnosis.info(
                 path="",
                 code="EdgesNotCounted",
-                severity="info",
                 message=f"{facts.dropped_edges} channel lines of further edges were not counted.",
             )
         )
     if unread:
-        findings.append(
-            Diagnosis(path="", code="EdgesUnread", severity="info", message=f"{unread} channel lines could not be read.")
-        )
+        findings.append(Diagnosis.info(path="", code="EdgesUnread", message=f"{unread} channel lines could not be read."))
     if None in facts.numa:
         findings.append(
             Diagnosis.warning(
@@ -194,10 +190,9 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     if len(facts.versions) > 1:
         findings.append(
-            Diagnosis(
+            Diagnosis.info(
                 path="",
                 code="VersionsDiffer",
-                severity="info",
                 message=f"several versions are in the log: {', '.join(sorted(facts.versions))}.",
             )
         )
@@ -213,10 +208,9 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         )
     for text, count in facts.generic.values():
         findings.append(
-            Diagnosis(
+            Diagnosis.info(
                 path="",
                 code="LibraryWarning",
-                severity="info",
                 message=f'the library warns: "{text}"{f" ({count} times)" if count > 1 else ""}.',
             )
         )

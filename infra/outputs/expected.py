@@ -268,7 +268,7 @@ def _compare_nodes(machine: Machine, shape: NodeShape, found: list[Difference], 
 def _compare_totals(machine: Machine, shape: NodeShape, found: list[Difference]) -> None:
     """CPUs and memory of the whole machine, where the catalog does not know them by NUMA node."""
     lscpu, numactl = machine.first("lscpu"), machine.first("numactl-H")
-    cpus = lscpu.fields["cpus"] if lscpu is not None else None
+    cpus = lscpu.fields.get("cpus") if lscpu is not None else None
     if cpus is not None and shape.cpu_count is not None and not shape.lists_cpus and cpus != shape.cpu_count:
         found.append(Difference(message=f"{cpus} CPUs are shown and {shape.cpu_count} are expected", worse=False))
     sizes = list(numactl.fields.get("size_mib", {}).values()) if numactl is not None else []

@@ -48,7 +48,7 @@ def explain_kubelet_log(text: str | Iterable[str], *, source: str = "") -> tuple
     ]
     if not any(finding.severity == "error" for finding in findings):
         findings += [
-            Diagnosis(code="KubeletStopped", path=source, severity="error", message=f"the kubelet stopped with: {reason}")
+            Diagnosis(code="KubeletStopped", path=source, message=f"the kubelet stopped with: {reason}")
             for reason in unexplained
             if reason
         ]

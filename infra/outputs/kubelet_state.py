@@ -51,7 +51,6 @@ class CpuManagerState:
                         Diagnosis(
                             code="CpusShared",
                             path=who,
-                            severity="error",
                             message=f"CPUs {format_cpu_list(both)} of container {container} are in the shared pool too; "
                             f"the kubelet will not start from this file.",
                             remedy=_cpu_remedy(),
@@ -63,7 +62,6 @@ class CpuManagerState:
                         Diagnosis(
                             code="CpusHeldTwice",
                             path=who,
-                            severity="error",
                             message=f"CPUs of container {container} are held by {', '.join(sorted(twice))} too.",
                             remedy=_cpu_remedy(),
                         )

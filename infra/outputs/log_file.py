@@ -19,9 +19,9 @@ def log_lines(path: str) -> Iterator[str]:
         yield from _lines(sys.stdin.buffer, path)
         return
     file = Path(path)
-    if file.is_dir():
-        raise unreadable(path, "it is a directory; give the log file.", code="NotAFile")
     try:
+        if file.is_dir():
+            raise unreadable(path, "it is a directory; give the log file.", code="NotAFile")
         with file.open("rb") as handle:
             yield from _lines(handle, path)
     except FileNotFoundError:

@@ -29,7 +29,7 @@ def lscpu_field(line: str) -> tuple[str, str] | None:
     if "numa" in key:
         numbers = re.findall(r"\d+", key)
         value = value.strip()
-        if len(numbers) == 1 and len(numbers[0]) < 5 and (not value or _CPU_LIST.match(value)):
+        if len(numbers) == 1 and len(numbers[0]) < 5 and (value in ("", "-") or _CPU_LIST.match(value)):
             return f"numa {int(numbers[0])}", value
     return None
 

@@ -173,10 +173,9 @@ def index_order(report: Report) -> Diagnosis | None:
     known = [node for node in nodes if isinstance(node, int)]
     if len(known) < len(nodes) or known == sorted(known):
         return None
-    return Diagnosis(
+    return Diagnosis.info(
         path="",
         code="GpuOrderIsNotNumaOrder",
-        severity="info",
         message=f"GPU indices do not follow NUMA nodes: by index they are on nodes {', '.join(map(str, known))}.",
         remedy="Bind ranks by each GPU's own node, not by halves.",
     )

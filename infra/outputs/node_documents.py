@@ -36,7 +36,7 @@ def read_node_labels(name: str, labels: Mapping[str, str], first_line: int) -> R
     count = _number(labels, "nvidia.com/gpu.count", notes)
     if count is None and vendor == "amd":
         # The labeller writes the count as the value of beta.amd.com/gpu.<property>.<value>.
-        counts = {value for key, value in labels.items() if key.startswith("beta.amd.com/gpu.") and key.count(".") >= 3}
+        counts = {value for key, value in labels.items() if key.startswith("beta.amd.com/gpu.")}
         count = int(counts.pop()) if len(counts) == 1 and all(value.isdigit() for value in counts) else None
     replicas = _number(labels, "nvidia.com/gpu.replicas", notes)
     shared = (replicas or 1) > 1 or (product or "").endswith("-SHARED")
@@ -89,7 +89,7 @@ def _number(labels: Mapping[str, str], key: str, notes: Notes) -> int | None:
 def read_list_and_watch(document: Any, first_line: int) -> Report | None:
     """A device plugin's ListAndWatch response: devices with health and NUMA nodes; None for another document."""
     devices = document.get("devices") if isinstance(document, Mapping) else document
-    if not isinstance(devices, list) or not devices:
+    if not isinstance(devices, list):
         return None
     rows = [device for device in devices if isinstance(device, Mapping) and isinstance(device.get("ID"), str)]
     if not rows or not any("health" in device or "topology" in device for device in rows):

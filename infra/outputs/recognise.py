@@ -88,7 +88,7 @@ def _prompt(text: str) -> tuple[str | None, str | None]:
     if (match := _PROMPTED_HOST.match(text)) and "CCL" not in text:
         return match[1], match[2].strip() or None
     if (match := _PROMPT.match(text)) and _COMMAND.search(match[1]):
-        ssh = re.search(r"\bssh\s+(?:-\S+\s+)*(?:[\w.-]+@)?([\w.-]+)\s+\S", match[1])
+        ssh = re.search(r"\bssh\s+(?:-[bcDEeFIiJLlmOopQRSWw]\s+\S+\s+|-\S+\s+)*(?:[\w.-]+@)?([A-Za-z0-9][\w.-]*)\s+\S", match[1])
         return (ssh[1] if ssh else None), match[1].strip()
     if _BARE_COMMAND.match(text):
         return None, text.strip()
@@ -107,10 +107,9 @@ def _with_command(report: Report) -> Report:
         return report
     if not re.search(r"topo\s+(?:-mp|--matrix_pci)", report.command):
         return report
-    finding = Diagnosis(
+    finding = Diagnosis.info(
         path="",
         code="NvLinkNotShown",
-        severity="info",
         message="`topo -mp` never shows NVLink: GPUs may be joined by NVLink all the same.",
         remedy="Run `nvidia-smi topo -m`.",
     )

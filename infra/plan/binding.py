@@ -22,7 +22,7 @@ def bind_ranks(
     *,
     all_memory_nodes: Sequence[int],
     enough_cpus: int,
-    threads_per_core: int = 1,
+    threads_per_core: int,
 ) -> RankBinding | Unbound | None:
     """The binding of one pod's ranks, or why there is none; None where every place that the pod can get is a single NUMA node.
 
@@ -48,7 +48,7 @@ def bind_ranks(
     counts = [dict(place.cpus) for place in places]
     return RankBinding(
         numa_node_of_rank=homes,
-        cpus_per_numa_node={node: min(held.get(node, 0) for held in counts if node in held) for node in sorted(set(homes))},
+        cpus_per_numa_node={node: min(held[node] for held in counts if node in held) for node in sorted(set(homes))},
         memory_nodes=tuple(sorted(memory_nodes)),
     )
 

@@ -44,8 +44,9 @@ class NodeOverhead:
     pods: int
 
 
-# The platform's own: network plugin, kube-proxy, storage driver, feature discovery, metrics and GPU exporters, log and security agents. Nine pods of about
-# 100 thousandths of a CPU and 215 MiB each; a node that has more of them declares the rest as coTenants of its pool.
+# The platform's own: network plugin, kube-proxy, storage driver, feature discovery, metrics and GPU exporters, log and security
+# agents. Nine pods of about 100 thousandths of a CPU and 215 MiB each; a node that has more of them declares the rest as coTenants
+# of its pool.
 PLATFORM_PODS = NodeOverhead(millicpu=920, memory_bytes=parse_bytes("1936Mi"), pods=9)
 
 

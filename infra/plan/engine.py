@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from infra.catalog.entries import DATA
 from infra.catalog.reading import parse_yaml
+from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis, did_you_mean
 
@@ -46,7 +47,6 @@ DECIDED_FLAGS = frozenset(
     }
 )
 SECRET_FLAGS = {"api-key": "numawise:apiKey", "hf-token": "numawise:hubToken"}
-VISIBILITY = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 SECRET_VARIABLES = {
     "HF_TOKEN": "numawise:hubToken",
     "HUGGING_FACE_HUB_TOKEN": "numawise:hubToken",
@@ -64,7 +64,7 @@ class EngineFlags:
     replaced: Mapping[str, str]
 
 
-@lru_cache(maxsize=1)
+@cache
 def engine_flags() -> EngineFlags:
     """The flags of the pinned vLLM."""
     document = parse_yaml((DATA / "vllm_flags.yaml").read_bytes(), "vllm_flags.yaml")
@@ -133,7 +133,7 @@ def _flag_problems(name: str, value: Any, path: str, *, own_image: bool) -> Iter
 def _variable_problems(name: str, value: str, path: str) -> Iterator[Diagnosis]:
     if not _VARIABLE.match(name):
         yield Diagnosis(path=path, code="InvalidValue", message="is no name of an environment variable; use letters, digits and _")
-    if name in VISIBILITY:
+    if any(name in vendor.visibility_variables for vendor in vendors().values()):
         yield Diagnosis(
             path=path,
             code="DeviceVisibility",

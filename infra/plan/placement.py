@@ -167,7 +167,7 @@ def _cover(kinds: Sequence[Load], available: Sequence[int], nodes: int, budget: 
         return True
     first, rest = kinds[0], kinds[1:]
     most = min(nodes, *(there // need for there, need in zip(available, first, strict=True) if need))
-    for count in range(most, -1, -1):
+    for count in reversed(range(most + 1)):
         left = [there - count * need for there, need in zip(available, first, strict=True)]
         if _cover(rest, left, nodes - count, budget):
             return True

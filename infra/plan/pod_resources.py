@@ -9,9 +9,6 @@ from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
 from infra.units import GIB
 
-# vLLM's documentation (configuration/optimization): one physical core for the API server, one for the engine core, one a GPU
-# worker.
-CORES_BESIDE_WORKERS = 2
 # Twice the workers' floor: a core for the worker's launch thread and one for its copies, plus tokenisers of the API server, without
 # taking the machine.
 CORES_A_GPU = 4
@@ -62,7 +59,8 @@ class PodNeeds:
 
     @property
     def floor_cores(self) -> int:
-        """vLLM's floor of physical cores: API servers, engine cores, workers, and the coordinator of data parallel ranks."""
+        """vLLM's floor of physical cores (its documentation, configuration/optimization): one an API server, an engine core and a
+        worker, and one for the coordinator of data parallel ranks."""
         return self.api_servers + self.data_parallel_size + self.gpus + (1 if self.data_parallel_size > 1 else 0)
 
 
@@ -257,8 +255,7 @@ def _memory(
 
 
 def _gib(size_bytes: int) -> str:
-    gib = size_bytes / GIB
-    return f"{gib:.0f} GiB" if abs(gib - round(gib)) < 0.05 else f"{gib:.1f} GiB"
+    return f"{size_bytes / GIB:.1f}".removesuffix(".0") + " GiB"
 
 
 def _gpus(count: int) -> str:

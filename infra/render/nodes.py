@@ -66,7 +66,8 @@ def _label_patch(patch: NodeLabels, stack: str) -> dict[str, Any]:
         "metadata": {
             "name": patch.node,
             "labels": patch.labels,
-            # A name of our own for the field manager: without it each patch gets a random one and destroy could not find its labels.
+            # A name of our own for the field manager: without it each patch gets a random one and destroy could not find its
+            # labels.
             "annotations": {FIELD_MANAGER: field_manager(stack)},
         },
     }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from infra.outputs.expected import Comparison
 from infra.outputs.links import FABRIC_CLASS, GpuLinks, GpuSet, Judgement
 from infra.outputs.machine import MATRIX_KINDS, Machine, index_order, is_flat_view, sets_of
 from infra.outputs.reading import Report
 from infra.report.table import table
 from infra.units import format_cpu_list, parse_cpu_list
+
+if TYPE_CHECKING:
+    # The comparison brings the catalog with it, which most calls do without.
+    from infra.outputs.expected import Comparison
 
 _MOST_COLUMNS = 16  # GPUs whose links a table shows
 _MOST_CPU_CHARACTERS, _MOST_LIST_CHARACTERS = 60, 200
@@ -157,7 +160,9 @@ def _numa_known(report: Report) -> bool:
 def _gpu_table(report: Report) -> Iterator[str]:
     assert report.links is not None
     fields, links = report.fields, report.links
-    labels: Sequence[Any] = fields.get("bdf") or [f"GPU{gpu}" for gpu in links.gpus]
+    addresses = fields.get("bdf") or ()
+    # Of a cut document not every address is there, and nothing tells which is whose.
+    labels = addresses if len(addresses) == len(links.gpus) else [f"GPU{gpu}" for gpu in links.gpus]
     columns = links.gpus if len(links.gpus) <= _MOST_COLUMNS else ()
     head = ["", *map(str, columns)]
     rows = [

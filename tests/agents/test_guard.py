@@ -181,7 +181,7 @@ def server() -> Iterator[Any]:
             pass
 
     running = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yield guard.Api(f"http://127.0.0.1:{running.server_port}", lambda: "token", None), asked
     running.shutdown()

@@ -127,10 +127,10 @@ def test_a_plan_warns_of_the_facts_that_it_rests_on() -> None:
     document["nodePools"][0]["nodeShape"] = "dgx-h200"
     for key in ("tensorParallelSize", "pipelineParallelSize", "resources", "sharedMemory"):
         document["models"][0].pop(key, None)
-    found = {warning.path: warning.message for warning in plan_stack(parse_cluster_document(document), stack="x").warnings}
+    found = {warning.path: warning.message for warning in plan_stack(parse_cluster_document(document)).warnings}
     assert found["models[0].model"].startswith("config of MiniMaxAI/MiniMax-M2 is not verified")
     assert found["nodePools[0].nodeShape"].startswith("numaNodes of dgx-h200 is not verified")
-    assert not any("UnverifiedFacts" in w.code for w in plan_stack(parse_cluster_document(small_document()), stack="x").warnings)
+    assert not any("UnverifiedFacts" in w.code for w in plan_stack(parse_cluster_document(small_document())).warnings)
 
 
 def test_facts_that_are_not_verified_exist() -> None:

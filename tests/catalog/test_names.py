@@ -45,6 +45,11 @@ from infra.errors import ConfigError
         ("MI250X", "mi250x-gcd"),
         ("Instinct_MI210", "mi210"),
         ("mi355x", "mi355x"),
+        ("MI210 64GB", "mi210"),
+        ("NVIDIA Tesla L4 GPU", "l4"),
+        ("L4 24 GiB", "l4"),
+        ("B300 288 gb", "b300-sxm6"),
+        ("RTX PRO 6000 Blackwell Server 96 GB", "rtx-pro-6000-blackwell-server"),
     ],
 )
 def test_an_accelerator_is_found_by_any_of_its_names(name: str, expected: str) -> None:
@@ -94,6 +99,7 @@ def test_the_label_of_a_slice_is_no_whole_device(label: str) -> None:
         ("dgx-h100", "dgx-h100"),
         ("DGX H100", "dgx-h100"),
         ("p5.48xlarge", "aws-p5.48xlarge"),
+        ("AWS p5.48xlarge", "aws-p5.48xlarge"),
         ("Standard_ND96isr_H100_v5", "azure-nd96isr_h100_v5"),
         ("BM.GPU.MI300X.8", "oci-bm.gpu.mi300x.8"),
         ("a3-ultragpu-8g", "gcp-a3-ultragpu-8g"),

@@ -29,7 +29,8 @@ from infra.catalog.types import (
 from infra.catalog.vendors import VendorFacts
 
 ROOT = Path(__file__).resolve().parents[2]
-# In the catalog itself: finding by name, the machine that the kubelet's rules get, the warnings of what is not certain, and properties of other facts.
+# In the catalog itself: finding by name, the machine that the kubelet's rules get, the warnings of what is not certain, and
+# properties of other facts.
 READERS_INSIDE = {"names.py", "machine.py", "confidence.py", "topology.py", "types.py", "load.py", "__init__.py"}
 # What the variables that hold one are called.
 CALLED: dict[type, tuple[str, ...]] = {
@@ -43,7 +44,7 @@ CALLED: dict[type, tuple[str, ...]] = {
     Model: ("entry", "model", "found", "models()"),
     PublishedParameters: ("published", "published_parameters", "stated"),
     Pin: ("pins()", "pin"),
-    VendorFacts: ("vendors()", "row"),
+    VendorFacts: ("vendors()", "row", "vendor"),
     EngineFacts: ("engine_facts()",),
 }
 # Counts that are published are what the tests hold the program's own arithmetic against.

@@ -280,3 +280,16 @@ def test_a_block_size_that_no_backend_takes_is_wrong_input(
     found, document = fit(capsys, "--model", model, "--gpu", gpu, "--block-size", size, "--max-model-len", "4096")
     assert found == status
     assert status == 0 or "--block-size" in messages(document)
+
+
+def test_what_the_answer_rests_on_without_being_sure_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["fit", "--model", "llama-3.1-8b-instruct", "--gpu", "h100-pcie-80gb"]
+    assert main(arguments) in (0, 1)
+    assert "warning: --gpu: memory.torchGib of h100-pcie-80gb is not verified in the catalog" in capsys.readouterr().out
+    main([*arguments, "--format", "json"])
+    [warning] = json.loads(capsys.readouterr().out)["warnings"]
+    assert (warning["path"], warning["code"]) == ("--gpu", "UnverifiedFacts")
+    main([*arguments, "--gpu-memory-gib", "79.1", "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["warnings"] == []
+    main(["fit", "--model", "MiniMaxAI/MiniMax-M2", "--gpu", "h200-sxm-141gb", "--tp", "4", "--format", "json"])
+    assert [warning["path"] for warning in json.loads(capsys.readouterr().out)["warnings"]] == ["--model"]

@@ -6,18 +6,34 @@ import collections
 import gzip
 import hashlib
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from infra.kubelet.configuration.fields import FIELDS
+from infra.kubelet.configuration.versions import PROVEN
 from tests.kubelet.generate import generate
 
-FIXTURES = Path(__file__).with_name("fixtures")
+Answers = list[list[Any]]
+
+# One folder a Kubernetes minor whose kubelet was asked.
+FIXTURES = Path(__file__).with_name("fixtures") / PROVEN
 BEHAVIOURS = FIXTURES / "behaviours.json.gz"
 CORNERS = FIXTURES / "corners.json.gz"
 ANSWERS = FIXTURES / "answers.json.gz"
+MERGES = FIXTURES / "merges.json.gz"
+CATALOGUE = FIXTURES / "fields.json.gz"
 
-# How many cases of each kind are recorded, from seed 0 up.
-RECORDED = {"ordinary": 1500, "odd": 1500, "mutated": 1500}
+# The kubelet checks these against the cgroup version of the host, here that of the recording machine.
+_HOST_FIELDS = ("failCgroupV1", "singleProcessOOMKill")
+# Which cases of each kind are recorded: seeds from 0 up, and some cases of each field of the configuration.
+RECORDED: dict[str, list[Any]] = {
+    "ordinary": list(range(1500)),
+    "odd": list(range(1500)),
+    "mutated": list(range(1500)),
+    "crowded": list(range(1200)),
+    "field": [f"{name}/{index}" for name in sorted(FIELDS) if name not in _HOST_FIELDS for index in range(24)],
+}
 
 
 def outcome(case: dict[str, Any], result: dict[str, Any], *, placement: bool = True) -> list[Any] | None:
@@ -28,7 +44,8 @@ def outcome(case: dict[str, Any], result: dict[str, Any], *, placement: bool = T
     if result.get("error"):
         return None
     if result.get("config_errors"):
-        return ["refuses to start"]
+        # What is compared of a case about one field is also the stage of the start that refuses it.
+        return [f"refuses at {_stage(result)}" if str(case.get("id", "")).startswith("field/") else "refuses to start"]
     nodes = {
         (resource, device["id"]): sorted(device.get("numa") or [])
         for resource, devices in (case.get("devices") or {}).items()
@@ -59,6 +76,11 @@ def outcome(case: dict[str, Any], result: dict[str, Any], *, placement: bool = T
             )
         pods.append([pod.get("name"), containers])
     return json.loads(json.dumps(pods))
+
+
+def _stage(result: dict[str, Any]) -> str:
+    stage = str(result["config_stage"])
+    return "load" if stage == "featureGates" else stage
 
 
 def without_placement(answer: list[Any]) -> list[Any]:
@@ -136,14 +158,18 @@ def corners() -> list[dict[str, Any]]:
     return read(CORNERS)
 
 
-def recorded(kind: str) -> list[tuple[dict[str, Any], list[list[Any]]]]:
-    """Generated cases of a kind with the kubelet's answers; cases that the kubelet's code did not answer in time are left out."""
+def recorded(kind: str, *, every: int = 1) -> list[tuple[dict[str, Any], Answers]]:
+    """Generated cases of a kind (or every n-th) with the kubelet's answers; cases that its code did not answer in time are left out."""
     found = []
-    for seed, fingerprint, answers in read(ANSWERS)[kind]:
+    for seed, fingerprint, answers in recorded_answers().get(kind, [])[::every]:
         case = generate(kind, seed)
         if digest(case) != fingerprint:
-            raise AssertionError(
-                f"{case['id']} is not the case that was recorded; run python -m tests.kubelet.record --oracle PATH"
-            )
+            raise AssertionError(f"{case['id']} is not the case that was recorded; run `make record`")
         found.append((case, answers))
     return found
+
+
+@lru_cache(maxsize=1)
+def recorded_answers() -> dict[str, list[tuple[Any, str, Answers]]]:
+    """Seed, digest of the case and answers, by kind."""
+    return read(ANSWERS)

@@ -1,10 +1,8 @@
-"""Record what the kubelet's own code answers, as fixtures.
+"""Asks the kubelet's own code and records its answers as fixtures; `make record` builds the program and runs this.
 
-  python -m tests.kubelet.record --oracle PATH [--repeat 20]
+  python -m tests.kubelet.record --program PATH [--repeat 20]
 
-PATH is a program that reads a JSON array of cases (-in FILE) and writes the results (-out FILE) in the form of `python -m infra admit`,
-runs each case -repeat times, and lists outcomes that differ from the first as `variants`: the kubelet's managers and admission
-handlers of k8s.io/kubernetes v1.37.2 behind a command line. Only this command needs it.
+PATH is tools/go/kube/kubeletanswers, built. Says of each fixture what changed against the last recording.
 """
 
 from __future__ import annotations
@@ -12,59 +10,138 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.kubelet.agreement import ANSWERS, BEHAVIOURS, CORNERS, RECORDED, digest, outcome, read, write
+from infra.kubelet.quantity import parse_json_quantity
+from tests.kubelet.agreement import (
+    ANSWERS,
+    BEHAVIOURS,
+    CATALOGUE,
+    CORNERS,
+    MERGES,
+    RECORDED,
+    digest,
+    outcome,
+    read,
+    with_vague_shortages,
+    without_placement,
+    write,
+)
 from tests.kubelet.generate import generate
+from tests.kubelet.merges import SCENARIOS
 
-
-def ask(oracle: str, cases: list[dict[str, Any]], repeat: int) -> list[list[list[Any]]]:
-    """Per case all outcomes that were seen; an empty list where there was no answer."""
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder, "cases.json"), Path(folder, "results.json")
-        asked.write_text(json.dumps(cases))
-        subprocess.run([oracle, "-in", str(asked), "-out", str(answered), "-repeat", str(repeat), "-workers", "1"], check=True)
-        results = json.loads(answered.read_text())
-    found = []
-    for case, result in zip(cases, results, strict=True):
-        outcomes = []
-        for variant in (result, *({**result, "pods": pods} for pods in result.get("variants") or ())):
-            seen = outcome(case, variant)
-            if seen is not None and seen not in outcomes:
-                outcomes.append(seen)
-        found.append(outcomes)
-    return found
+Answers = list[list[Any]]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--oracle", required=True, metavar="PATH", help="the program that runs the kubelet's own code")
-    parser.add_argument("--repeat", type=int, default=20, help="how often each case runs, to see where the kubelet itself varies")
+    parser.add_argument("--program", required=True, metavar="PATH", help="the program that runs the kubelet's own code")
+    parser.add_argument("--repeat", type=int, default=20, help="how often a case runs in which the kubelet itself may vary")
     args = parser.parse_args()
+    _record_catalogue(args.program)
+    _record_merges(args.program)
     for path in (BEHAVIOURS, CORNERS):
-        cases = [entry["case"] for entry in read(path)]
-        answers = ask(args.oracle, cases, args.repeat)
-        write(path, [{"case": case, "answers": seen} for case, seen in zip(cases, answers, strict=True)])
+        _record_cases(path, args.program, args.repeat)
+    _record_generated(args.program, args.repeat)
+
+
+def _record_catalogue(program: str) -> None:
+    found = run(program, "fields", None)
+    _tell("fields", _changes(_flat(_last(CATALOGUE) or {}), _flat(found)))
+    write(CATALOGUE, found)
+
+
+def _flat(catalogue: Mapping[str, Any]) -> dict[str, Any]:
+    flags = {f"--{flag['name']}": flag for flag in catalogue.get("flags", ())}
+    defaults = {f"default of {name}": value for name, value in catalogue.get("defaults", {}).items()}
+    return {**catalogue.get("types", {}), **defaults, **flags}
+
+
+def _record_merges(program: str) -> None:
+    answers = dict(zip(SCENARIOS, run(program, "merge", list(SCENARIOS.values())), strict=True))
+    _tell("merges", _changes(_last(MERGES) or {}, answers))
+    write(MERGES, answers)
+
+
+def _record_cases(path: Path, program: str, repeat: int) -> None:
+    entries = read(path)
+    answers = ask(program, [entry["case"] for entry in entries], repeat)
+    _tell(path.name.split(".")[0], _differences([(e["case"], e["answers"], a) for e, a in zip(entries, answers, strict=True)]))
+    write(path, [{"case": entry["case"], "answers": seen} for entry, seen in zip(entries, answers, strict=True)])
+
+
+def _record_generated(program: str, repeat: int) -> None:
     recorded: dict[str, list[Any]] = {}
-    for kind, count in RECORDED.items():
-        generated = [generate(kind, seed) for seed in range(count)]
-        # The first pass finds the cases that may vary: those in which a container may reuse devices.
-        once = ask(args.oracle, generated, 2)
-        vary = [i for i, case in enumerate(generated) if _may_vary(case)]
-        for index, seen in zip(vary, ask(args.oracle, [generated[i] for i in vary], args.repeat), strict=True):
-            once[index] = seen
+    last = _last(ANSWERS) or {}
+    for kind, seeds in RECORDED.items():
+        generated = [generate(kind, seed) for seed in seeds]
+        # Once for all; often only for cases in which a container may reuse devices of its choice.
+        answers = ask(program, generated, 2)
+        vary = [index for index, case in enumerate(generated) if _may_vary(case)]
+        for index, seen in zip(vary, ask(program, [generated[index] for index in vary], repeat), strict=True):
+            answers[index] = seen
         recorded[kind] = [
             [seed, digest(case), seen]
-            for seed, (case, seen) in enumerate(zip(generated, once, strict=True))
+            for seed, case, seen in zip(seeds, generated, answers, strict=True)
             if seen and not _gates_in_another_case(case)
         ]
-        print(
-            f"{kind}: {len(recorded[kind])} of {count} cases answered, {sum(len(a[2]) > 1 for a in recorded[kind])} vary",
-            flush=True,
-        )
+        cases = dict(zip(seeds, generated, strict=True))
+        before = {seed: (fingerprint, seen) for seed, fingerprint, seen in last.get(kind, ())}
+        known = [
+            (cases[seed], before[seed][1], seen)
+            for seed, fingerprint, seen in recorded[kind]
+            if seed in before and before[seed][0] == fingerprint
+        ]
+        fresh = len(recorded[kind]) - len(known)
+        _tell(f"{kind}: {len(recorded[kind])} of {len(seeds)} cases answered, {fresh} for the first time", _differences(known))
     write(ANSWERS, recorded)
+
+
+def ask(program: str, cases: list[dict[str, Any]], repeat: int) -> list[Answers]:
+    """Per case all outcomes that were seen, in a fixed order; an empty list where there was no answer."""
+    found = []
+    for case, result in zip(cases, run(program, "admit", cases, f"-repeat={repeat}"), strict=True):
+        outcomes: dict[str, list[Any]] = {}
+        for variant in (result, *({**result, "pods": pods} for pods in result.get("variants") or ())):
+            seen = outcome(case, variant)
+            if seen is not None:
+                outcomes[json.dumps(seen)] = seen
+        found.append([outcomes[text] for text in sorted(outcomes)])
+    return found
+
+
+def run(program: str, question: str, document: Any, *options: str) -> Any:
+    """The program's answer to a question; CalledProcessError where it fails."""
+    text = json.dumps(document)
+    done = subprocess.run([program, question, *options], input=text, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def _last(path: Path) -> Any:
+    return read(path) if path.exists() else None
+
+
+def _tell(title: str, changes: Sequence[str]) -> None:
+    print(
+        f"{title}: {len(changes)} changed"
+        + (f" ({', '.join(changes[:12])}{', ...' if len(changes) > 12 else ''})" if changes else ""),
+        flush=True,
+    )
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+
+
+def _differences(answered: Sequence[tuple[dict[str, Any], Answers, Answers]]) -> list[str]:
+    """Ids of cases whose answers changed, but for what the kubelet itself picks at random."""
+    return [case["id"] for case, before, after in answered if not _steady(case, before) & _steady(case, after)]
+
+
+def _steady(case: dict[str, Any], answers: Answers) -> set[str]:
+    return {json.dumps(with_vague_shortages(case, without_placement(answer))) for answer in answers}
 
 
 def _gates_in_another_case(case: dict[str, Any]) -> bool:
@@ -77,7 +154,7 @@ def _may_vary(case: dict[str, Any]) -> bool:
     for pod in case["pods"]:
         left: dict[str, int] = {}
         for container in [*pod.get("initContainers", ()), *pod.get("containers", ())]:
-            wanted = {name: int(amount) for name, amount in container.get("limits", {}).items() if "/" in name}
+            wanted = {n: parse_json_quantity(amount).value for n, amount in container.get("limits", {}).items() if "/" in n}
             if any(0 < amount < left.get(name, 0) for name, amount in wanted.items()):
                 return True
             if container in pod.get("initContainers", ()) and container.get("restartPolicy") != "Always":

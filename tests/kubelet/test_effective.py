@@ -10,8 +10,8 @@ import pytest
 from infra.kubelet import KubeletRefuses
 from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.merge import effective_configuration, merge_patch, read_drop_ins
-from tests.kubelet.agreement import read
-from tests.kubelet.record_merge import MERGES, SCENARIOS, STATIC
+from tests.kubelet.agreement import MERGES, read
+from tests.kubelet.merges import SCENARIOS, STATIC
 
 RECORDED: dict[str, dict[str, Any]] = read(MERGES)
 

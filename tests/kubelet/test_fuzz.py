@@ -9,7 +9,7 @@ import pytest
 
 from infra.errors import NumawiseError
 from infra.kubelet import KubeletRefuses, Machine, simulate_case
-from infra.kubelet.configuration.advice import advise
+from infra.kubelet.advice import advise
 from infra.kubelet.configuration.merge import effective_configuration
 from tests.kubelet.generate import generate
 

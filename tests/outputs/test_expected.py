@@ -155,3 +155,53 @@ def test_amd_links_are_compared_too():
     assert against(shape, fixture("amd09-mi250x-8gcd-showtopo.txt")).verdict == "same"
     pcie = fixture("amd09-mi250x-8gcd-showtopo.txt").replace("XGMI", "PCIE")
     assert not against(shape, pcie).holds
+
+
+@pytest.mark.parametrize(
+    ("mib", "verdict"), [(81559, "same"), (81559 * 102 // 100, "same"), (81559 * 103 // 100, "different"), (40960, "different")]
+)
+def test_gpus_of_another_size_are_different(mib: int, verdict: str):
+    text = "index, name, memory.total [MiB]\n" + "".join(f"{i}, NVIDIA H100 80GB HBM3, {mib} MiB\n" for i in range(8))
+    found = against("dgx-h100", text)
+    assert found.verdict == verdict
+    assert [d.message for d in found.differences] == (
+        [] if verdict == "same" else [f"the GPUs have {mib} MiB and 81559 MiB are expected"]
+    )
+
+
+def test_the_view_without_nvlink_shows_the_switches():
+    cells = {(a, b): "X" if a == b else "PXB" if a // 2 == b // 2 else "SYS" for a in range(8) for b in range(8)}
+    names = "\t".join(f"GPU{i}" for i in range(8))
+
+    def matrix() -> str:
+        rows = "".join(f"GPU{a}\t" + "\t".join(f" {cells[a, b]} " for b in range(8)) + "\n" for a in range(8))
+        return f"$ nvidia-smi topo -mp\n\t{names}\n{rows}"
+
+    assert "the PCIe switches" in against("dgx-a100", matrix()).compared
+    cells[2, 3] = cells[3, 2] = "NODE"
+    found = against("dgx-a100", matrix())
+    assert found.verdict == "different"
+    assert found.differences[0].message == "GPUs 2-3 are joined by NODE and should be under one PCIe switch"
+
+
+@pytest.mark.parametrize(("cpus", "verdict"), [(192, "same"), (191, "different"), (193, "different")])
+def test_the_cpus_of_a_machine_are_counted_where_its_nodes_are_not_known(cpus: int, verdict: str):
+    shape = "aws-p5en.48xlarge"
+    found = against(shape, f"CPU(s): {cpus}\nThread(s) per core: 2\nSocket(s): 2\nNUMA node(s): 2\n")
+    assert [d.message for d in found.differences] == ([] if verdict == "same" else [f"{cpus} CPUs are shown and 192 are expected"])
+
+
+@pytest.mark.parametrize(
+    ("mib", "verdict"),
+    [
+        (2048 * 1024 // 2, "same"),
+        (2048 * 1024 // 2 + 1, "different"),
+        (2048 * 1024 * 43 // 100, "same"),
+        (2048 * 1024 * 42 // 100, "degraded"),
+    ],
+)
+def test_the_memory_of_a_machine_lies_below_what_its_maker_states(mib: int, verdict: str):
+    text = "available: 2 nodes (0-1)\n" + "".join(
+        f"node {n} cpus: {n}\nnode {n} size: {mib} MB\nnode {n} free: 1 MB\n" for n in (0, 1)
+    )
+    assert against("aws-p5en.48xlarge", text).verdict == verdict

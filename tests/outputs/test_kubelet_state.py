@@ -6,6 +6,7 @@ import pytest
 from infra.errors import ConfigError
 from infra.outputs.kubelet_state import (
     MemoryBlock,
+    MemoryTable,
     parse_cpu_manager_state,
     parse_device_checkpoint,
     parse_memory_manager_state,
@@ -176,3 +177,90 @@ def test_every_cut_of_a_state_file_is_refused(name):
     for length in range(len(text)):
         with pytest.raises(ConfigError):
             parse(text[:length])
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "sentence"),
+    [
+        (parse_cpu_manager_state, "", "cannot be read: it is empty."),
+        (parse_cpu_manager_state, "words", "cannot be read: it holds no JSON object."),
+        (
+            parse_cpu_manager_state,
+            'x {"a": 1',
+            "cannot be read: its JSON is broken at character 9 of 9, perhaps cut; copy the whole file.",
+        ),
+        (parse_cpu_manager_state, "{}", "cannot be read: it has no policyName: it is no state file of the CPU or memory manager."),
+        (
+            parse_cpu_manager_state,
+            json.dumps({"policyName": "static", "entries": "x" * 50}),
+            f"cannot be read: an object was expected, not str {'x' * 40!r}.",
+        ),
+        (
+            parse_cpu_manager_state,
+            json.dumps({"policyName": "static", "defaultCpuSet": [0] * 50}),
+            f"cannot be read: a CPU list was expected, not {str([0] * 50)[:40]!r}.",
+        ),
+        (
+            parse_memory_manager_state,
+            json.dumps({"policyName": "Static", "machineState": {"y" * 50: {}}}),
+            f"cannot be read: a whole number was expected, not {'y' * 40!r}.",
+        ),
+        (
+            parse_memory_manager_state,
+            json.dumps({"policyName": "Static", "machineState": {"0": {"numberOfAssignments": True}}}),
+            "cannot be read: a whole number was expected, not 'True'.",
+        ),
+        (
+            parse_memory_manager_state,
+            json.dumps({"policyName": "Static", "entries": {"p": {"c": "z" * 50}}}),
+            f"cannot be read: a list was expected, not str {'z' * 40!r}.",
+        ),
+        (
+            read_device_checkpoint,
+            '{"Data":{}}',
+            "cannot be read: it has no PodDeviceEntries and no RegisteredDevices: it is no kubelet_internal_checkpoint.",
+        ),
+        (
+            read_device_checkpoint,
+            '{"Data":{"PodDeviceEntries":[{"PodUID":"","ContainerName":"c","ResourceName":"r"}]}}',
+            "cannot be read: PodUID, ContainerName and ResourceName must be there.",
+        ),
+    ],
+)
+def test_each_fault_is_told_with_what_was_expected(parse, text, sentence):
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    (problem,) = caught.value.problems
+    assert problem.message == sentence
+
+
+def test_what_a_state_leaves_out_is_empty_or_zero():
+    memory = parse_memory_manager_state('{"policyName":"Static","machineState":{"3":{"memoryMap":{"memory":{}}}},"podEntries":{}}')
+    node = memory.nodes[3]
+    assert (node.assignments, node.cells, node.tables["memory"]) == (0, (), MemoryTable(**dict.fromkeys(SIZES, 0)))
+    assert (memory.version, parse_memory_manager_state('{"policyName":"None"}').version) == (2, 1)
+    assert parse_cpu_manager_state('{"policyName":"none","podEntries":{}}').version == 3
+    assert parse_cpu_manager_state('{"policyName":"none"}').version == 2
+    assert read_device_checkpoint('{"Data":{"RegisteredDevices":{"r":["x"]}}}').registered == {"r": ("x",)}
+    block = parse_memory_manager_state('{"policyName":"Static","entries":{"p":{"c":[{}]}}}').assignments["p"]["c"][0]
+    assert block == MemoryBlock(numa_nodes=(), resource="", size_bytes=0)
+
+
+SIZES = ("total_bytes", "system_reserved_bytes", "allocatable_bytes", "reserved_bytes", "free_bytes")
+
+
+def test_devices_over_several_nodes_are_counted_by_node_and_those_without_a_node_apart():
+    entries = [
+        {
+            "PodUID": "p",
+            "ContainerName": "c",
+            "ResourceName": "r",
+            "DeviceIDs": {"1": ["a", "b"], "0": ["c"], "-1": ["d"], "2": []},
+        },
+        {"PodUID": "p", "ContainerName": "c", "ResourceName": "r", "DeviceIDs": {"0": ["e"]}},
+    ]
+    checkpoint = read_device_checkpoint(json.dumps({"Data": {"PodDeviceEntries": entries}}))
+    assert checkpoint.straddling_pods() == ("p",)
+    straddling, without = checkpoint.findings()
+    assert straddling.message == "the 4 r of this container lie on 2 NUMA nodes (2 on node 0, 2 on node 1)."
+    assert without.message.startswith("the device plugin reported no NUMA node for 1 r:")

@@ -178,3 +178,41 @@ def test_cut_outputs_are_refused():
 def test_every_shape_that_can_be_read_survives_yaml_and_json():
     shape = read(*map(fixture, DGX))
     assert yaml.safe_load(shape_as_yaml(shape))["topology"] == json.loads(json.dumps(shape.topology))
+
+
+def test_nodes_that_are_not_consecutive_are_refused_with_what_a_shape_lists():
+    text = node(("0-7", 64000), ("8-15", 64000)).replace("NUMA node1 CPU", "NUMA node2 CPU").replace("node 1 ", "node 2 ")
+    topo = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t0-7\t0\n"
+    with pytest.raises(ConfigError) as caught:
+        read(topo, text, sku="l40s")
+    assert "the NUMA nodes are 0, 2; an inline topology lists nodes 0 to 1." in str(caught.value)
+
+
+def test_a_contradiction_tells_the_cpus_of_the_node():
+    with pytest.raises(ConfigError) as caught:
+        read(fixture(DGX[0]), node(("0-15", 64000), ("16-31", 64000)), sku="h100-sxm5-80gb")
+    assert "and that node's CPUs are 0-15; take all outputs on one node." in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("nics", "remark"), [(4, "no GPU is near a0, a1, a2, a3:"), (5, "no GPU is near a0, a1, a2, a3 and 1 more:"), (0, None)]
+)
+def test_nics_that_no_gpu_is_near_are_named(nics, remark):
+    names = [f"a{i}" for i in range(nics)]
+    head = "\t".join(["", "GPU0", "GPU1", *names, "CPU Affinity", "NUMA Affinity"])
+    rows = [
+        "\t".join(["GPU0", " X ", "NODE", *["SYS"] * nics, "0-7", "0"]),
+        "\t".join(["GPU1", "NODE", " X ", *["SYS"] * nics, "0-7", "0"]),
+    ]
+    rows += ["\t".join([name, "SYS", "SYS", *[" X " if name == other else "SYS" for other in names], "", ""]) for name in names]
+    shape = read("\n".join([head, *rows]) + "\n", node(("0-7", 64000)), sku="l40s")
+    assert [text.startswith(remark or "") for text in shape.remarks] == ([True] if remark else [])
+
+
+@pytest.mark.parametrize(
+    ("mib", "memory"), [(16 * 1024, "16Gi"), (16 * 1024 - 1, "16383Mi"), (17 * 1024 - 1, "16Gi"), (64, "64Mi")]
+)
+def test_memory_is_whole_gib_from_sixteen_on(mib, memory):
+    topo = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-7\t0\nGPU1\tSYS\t X \t0-7\t0\n"
+    shape = read(topo, node(("0-7", mib)), sku="l40s")
+    assert shape.topology["numaNodes"][0]["memory"] == memory

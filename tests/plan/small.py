@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from infra.catalog.names import find_accelerator
+from infra.catalog.names import find_accelerator, with_memory
 from infra.catalog.types import Accelerator, AcceleratorMemory
 from infra.plan.architecture.reading import from_config_json
 from infra.plan.architecture.types import Architecture, LatentAttention, LinearAttention, MixtureOfExperts, StateSpace
@@ -32,7 +32,8 @@ def read(**changes: Any) -> Architecture:
 
 def device(name: str = "h100-sxm5-80gb", **memory: Any) -> Accelerator:
     """A device of the catalog with another memory: torch_gib, torch_range_gib, torch_vf_gib."""
-    return replace(find_accelerator(name), memory=AcceleratorMemory(**memory))
+    listed: dict[str, Any] = {key: list(value) if isinstance(value, tuple) else value for key, value in memory.items()}
+    return with_memory(find_accelerator(name), AcceleratorMemory(**listed))
 
 
 SMALL = Architecture(

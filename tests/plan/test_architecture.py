@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from infra.catalog.load import models
 from infra.catalog.names import find_model
 from infra.errors import ConfigError, NumawiseError
 from infra.plan.architecture.reading import architecture_of, from_config_json
+from infra.plan.architecture.types import Architecture, LatentAttention, MixtureOfExperts
 from infra.plan.memory.kv_layout import kv_cache_spec
 from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.units import GIB
@@ -441,3 +443,14 @@ def test_layers_up_to_the_largest_count_are_read() -> None:
     assert read(num_hidden_layers=4096).layers == 4096
     with pytest.raises(ConfigError, match="is 4097; a number from 1 to 4096"):
         read(num_hidden_layers=4097)
+
+
+def test_a_part_that_is_not_named_is_not_there() -> None:
+    """Numbers of an Architecture where nothing is said: none but the two norms of a layer."""
+    numbers = {
+        f"{part.__name__}.{field.name}": field.default
+        for part in (Architecture, MixtureOfExperts, LatentAttention)
+        for field in fields(part)
+        if type(field.default) is int and field.default
+    }
+    assert numbers == {"Architecture.norms_per_layer": 2}

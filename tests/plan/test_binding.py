@@ -41,6 +41,35 @@ def test_gpu_index_order_is_not_numa_order():
     assert describe_binding(bound) == "ranks 2-3 to NUMA node 1 (10 CPUs) and ranks 0-1 to NUMA node 3 (10 CPUs)"
 
 
+@pytest.mark.parametrize(
+    ("homes", "words"),
+    [
+        ((0, 1), "rank 0 to NUMA node 0 (4 CPUs) and rank 1 to NUMA node 1 (4 CPUs)"),
+        ((0, 1, 0, 1), "ranks 0, 2 to NUMA node 0 (4 CPUs) and ranks 1, 3 to NUMA node 1 (4 CPUs)"),
+    ],
+)
+def test_ranks_in_words_one_by_one_where_they_are_no_span(homes, words):
+    bound = RankBinding(numa_node_of_rank=homes, cpus_per_numa_node={0: 4, 1: 4}, memory_nodes=BOTH)
+    assert describe_binding(bound) == words
+
+
+def test_a_physical_core_a_rank_is_enough():
+    assert isinstance(bind(place({0: 8, 1: 8}, {0: 4, 1: 4})), RankBinding)
+    assert isinstance(bind(place({0: 8, 1: 7}, {0: 4, 1: 4})), Unbound)
+    assert isinstance(bind(place({0: 4, 1: 4}, {0: 4, 1: 4}), threads=1), RankBinding)
+
+
+def test_no_place_and_nodes_beside_the_gpus_need_no_binding():
+    assert bind() is None
+    assert bind(place({0: 32}, {})) is None
+
+
+def test_memory_that_may_lie_on_fewer_nodes_in_some_place_may_lie_there_only():
+    bound = bind(place({0: 8, 1: 8}, {0: 4, 1: 4}, memory=BOTH), place({0: 8, 1: 8}, {0: 4, 1: 4}), memory=(0, 1, 2))
+    assert isinstance(bound, RankBinding)
+    assert bound.memory_nodes == BOTH
+
+
 def test_a_pod_of_one_numa_node_needs_no_binding():
     assert bind(place({0: 32}, {0: 4}), place({1: 32}, {1: 4}), homes=(0, 0, 0, 0)) is None
 
@@ -95,6 +124,8 @@ def test_ranks_of_half_an_eight_numa_node_machine_are_bound_wherever_the_pod_lie
     assert bound.numa_node_of_rank == (0, 0, 1, 1)
     assert [slot.numa_nodes for slot in decision.pods[0].slots[0].slots] == [(0, 1), (2, 3)]
     assert any("the ranks follow their GPUs" in reason for reason in decision.pods[0].reasons)
+    alone = decide(node_shape(), pod_shape(gpus=8, cpu=None, memory=None))
+    assert not any("the ranks follow their GPUs" in reason for reason in alone.pods[0].reasons)
 
 
 def test_a_user_who_wants_pinned_memory_gets_it_and_the_binding_is_proven_with_it():

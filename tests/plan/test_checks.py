@@ -203,13 +203,13 @@ def test_flags_of_a_wrong_type_say_nothing(flags: dict[str, Any], options: dict[
 
 
 def tiny(
-    kind: str = "full", mlp: str = "dense", gib: float = 100.0, name: str = "h100-sxm5-80gb", **arguments: Any
+    kind: str | tuple[str, ...] = "full", mlp: str = "dense", gib: float = 100.0, name: str = "h100-sxm5-80gb", **arguments: Any
 ) -> MemoryEstimate:
     return estimate_of(small(kind, mlp), device(name, torch_gib=gib), **arguments)
 
 
 def test_what_is_not_given_is_the_models_or_vllms() -> None:
-    found = tiny()
+    found = tiny(gib=1.0)
     assert (found.max_model_len, found.max_num_batched_tokens, found.max_num_seqs) == (64, 2048, 256)
     assert (found.gpu_memory_utilization, found.block_size, found.in_flight_tokens) == (0.92, 16, 4096)
     unnamed = replace(small(), max_position_embeddings=0)
@@ -220,7 +220,7 @@ def test_what_is_not_given_is_the_models_or_vllms() -> None:
     assert (given.gpu_memory_utilization, given.block_size, given.in_flight_tokens) == (0.5, 32, 16)
     # the rotary table is as long as the longer of the two
     longer, plain = tiny(max_model_len=128), tiny(max_model_len=32)
-    assert longer.weights_bytes - plain.weights_bytes == 64 * 3 * 2 and plain.weights_bytes == tiny().weights_bytes
+    assert longer.weights_bytes - plain.weights_bytes == 64 * 3 * 2 and plain.weights_bytes == found.weights_bytes
 
 
 def test_a_latent_model_before_0_7_caches_padded_heads() -> None:
@@ -234,6 +234,8 @@ def test_blocks_and_tokens_of_uniform_attention_are_whole_blocks() -> None:
     blocks = int(found.available.expected) // (2 * 24 * 16)
     assert (found.blocks.expected, found.tokens.expected) == (blocks, blocks * 16)
     assert found.concurrency.expected == blocks / 4
+    uneven = tiny(max_model_len=60)
+    assert uneven.tokens.expected == uneven.blocks.expected * 16 and uneven.concurrency.expected == uneven.blocks.expected / 4
     mixed = tiny("sliding")
     assert mixed.tokens.expected == int(mixed.concurrency.expected * 64)
 
@@ -278,6 +280,9 @@ def test_the_stage_with_the_fewest_blocks_decides() -> None:
     assert replace(found, stages=(found.stages[0], poor)).fullest is poor
     assert replace(found, stages=(replace(poor, stage=0), found.stages[1])).available == Span.exact(10**6)
     assert found.needed_bytes == 5 * 384 and found.sizes.gpus == 2
+    half = tiny(("none", "full"), pipeline_parallel_size=2)
+    rooms = (replace(half.stages[0], available=Span.exact(100)), replace(half.stages[1], available=Span.exact(80 * 384)))
+    assert replace(half, stages=rooms).fullest is rooms[1], "a stage without cache counts its bytes"
     empty = tiny("none")
     assert empty.fullest is empty.stages[0] and empty.needed_bytes == 0
 
@@ -299,8 +304,8 @@ def test_sentences_about_the_parts() -> None:
     assert ": float16, the" in sentence(tiny(dtype="float16"), "weights") and ": fp8, the" in sentence(
         tiny(quantization="fp8"), "weights"
     )
-    assert "the sampler with the logits of 256 sequences over 100 tokens" in sentence(found, "activations")
-    assert "2,048 batched tokens in the widest layer" in sentence(tiny(max_num_seqs=1), "activations")
+    assert "the sampler with the logits of 1,024 sequences over 100 tokens" in sentence(found, "activations")
+    assert "8,192 batched tokens in the widest layer" in sentence(tiny(max_num_seqs=1), "activations")
     assert sentence(found, "outside").endswith("runtime and workspaces.")
     assert sentence(tiny(tensor_parallel_size=2), "outside").endswith("and the collective library's buffers.")
     assert sentence(found, "graphs").endswith("vLLM 0.33.0 takes its estimate off the budget.")

@@ -15,7 +15,7 @@ from infra.plan.memory.kv_layout import kv_cache_spec
 from tests.plan.small import LATENT, MAMBA, small
 
 INDEXED = replace(LATENT, index_heads=2, index_head_dim=128)
-WIDE = {"global_head_dim": 12, "global_kv_heads": 1}
+WIDE: dict[str, Any] = {"global_head_dim": 12, "global_kv_heads": 1}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,7 @@ def shape(spec: KvCacheSpec) -> list[tuple[str, int, int, tuple[int, ...]]]:
         (small(("full", "sliding")), [("full", 384, 16, (0,)), ("sliding", 384, 16, (1,))]),
         (small(("sliding", "full"), **WIDE), [("sliding", 768, 32, (0,)), ("full", 768, 16, (1,))]),
         (small(("sliding", "full"), global_head_dim=9, global_kv_heads=1), [("sliding", 576, 16, (0,)), ("full", 576, 16, (1,))]),
+        (small(("sliding", "full"), global_head_dim=15, global_kv_heads=1), [("sliding", 960, 16, (0,)), ("full", 960, 16, (1,))]),
         (small(("full", "none", "full")), [("full", 384, 16, (0, 2))]),
         (small(("full", "sliding", "sliding", "sliding", "full")),
          [("full", 384, 16, (0, 4)), ("sliding", 384, 16, (1, 3)), ("sliding", 384, 16, (2,))]),

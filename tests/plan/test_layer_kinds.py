@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.errors import ConfigError
 from infra.plan.architecture.types import LatentAttention, LinearAttention, StateSpace
 from tests.plan.small import read
 
@@ -194,3 +195,29 @@ def test_state_spaces(changes: dict[str, Any], expected: StateSpace | None) -> N
 )
 def test_bytes_of_a_recurrent_state(changes: dict[str, Any], size: int | None) -> None:
     assert read(**changes).state_dtype_bytes == size
+
+
+WINDOW = {"sliding_window": 8}
+
+
+@pytest.mark.parametrize(
+    ("config", "fields"),
+    [
+        (LATENT, ["qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"]),
+        ({"model_type": "qwen3_next", **DELTA_NET}, [*DELTA_NET, "full_attention_interval"]),
+        ({"layer_types": ["mamba"] * 32, **MAMBA}, [*MAMBA, "mamba_n_groups", "mamba_d_conv", "mamba_expand"]),
+        (EXPERTS, ["num_experts_per_tok", "moe_intermediate_size", "moe_layer_freq"]),
+        (
+            {"model_type": "llama4_text", **EXPERTS, "attention_chunk_size": 8},
+            ["interleave_moe_layer_step", "no_rope_layer_interval"],
+        ),
+        ({"model_type": "gemma3_text", **WINDOW}, ["sliding_window_pattern"]),
+        ({"model_type": "cohere2", **WINDOW}, ["sliding_window_pattern"]),
+        ({}, ["global_head_dim", "num_global_key_value_heads", "v_head_dim"]),
+    ],
+)
+def test_sizes_are_one_at_least(config: dict[str, Any], fields: list[str]) -> None:
+    for field in fields:
+        assert read(**config | {field: 1}).layers == 32, field
+        with pytest.raises(ConfigError, match=f"{field}: is 0; a number from 1 to"):
+            read(**config | {field: 0})

@@ -257,6 +257,7 @@ SCALES = 7 * 4  # a scale for each of a layer's seven matrices
 )
 def test_bytes_of_a_quantised_checkpoint(quantization: Quantization, layers: int, head: int) -> None:
     assert rank_bytes(small(quantization=quantization)) == (layers + TABLE + head + 20,)
+    assert rank_bytes(small(quantization=quantization, lm_head_bias=True)) == (layers + TABLE + head + 128 * 2 + 20,)
 
 
 @pytest.mark.parametrize("name", ["mlp.experts", "mlp.experts.0.up_proj", "block_sparse_moe.experts", "mlp.experts.up_proj"])
@@ -291,4 +292,5 @@ def test_the_roundings_are_those_of_the_kernels() -> None:
 
 def test_kv_heads_on_a_rank() -> None:
     assert [kv_heads_per_rank(8, size) for size in (1, 2, 4, 8, 16)] == [8, 4, 2, 1, 1]
+    assert ParallelSizes().gpus == 1
     assert ParallelSizes(tensor_parallel_size=2, pipeline_parallel_size=3, data_parallel_size=5).gpus == 30

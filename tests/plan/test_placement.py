@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.plan.placement import NodeCapacity, blockable, maximal_loads, spread, tolerates
+import infra.plan.placement as placement_room
+from infra.plan.placement import NodeCapacity, Placement, TooManyLoads, amount, blockable, maximal_loads, spread, tolerates
 from infra.units import GIB
 from tests.support.gpu_pools import pod_shape
 
@@ -124,3 +127,60 @@ def _blocked_somehow(shapes, there, nodes, index, others) -> bool:
         if _blocked_somehow(shapes, there, nodes - 1, index, [a - b for a, b in zip(others, load, strict=True)]):
             return True
     return False
+
+
+def test_what_fits_to_the_last_unit_fits():
+    there = NodeCapacity(millicpu=4_000, memory_bytes=16 * GIB, gpus=2, pods=2)
+    shape = (free(1, 9),)  # 2 CPUs and 8 GiB
+    assert there.shortfall(shape, (2,)) is None
+    assert there.shortfall(shape, (3,)) == ("GPUs", 3, 2)
+    assert replace(there, gpus=3).shortfall(shape, (3,)) == ("CPU", 6_000, 4_000)
+    assert replace(there, gpus=3, millicpu=6_000).shortfall(shape, (3,)) == ("memory", 24 * GIB, 16 * GIB)
+    assert replace(there, gpus=3, millicpu=6_000, memory_bytes=24 * GIB).shortfall(shape, (3,)) == ("pods", 3, 2)
+    assert there.holds(shape, (2,)) and not there.holds(shape, (3,))
+
+
+def test_the_largest_pods_are_placed_first_and_on_the_emptiest_nodes():
+    shapes = (free(2, 3), free(4, 2), free(2, 1))
+    placement = spread(shapes, capacity(), 3)
+    assert placement.groups == ((1, (0, 1, 1)), (1, (1, 1, 0)), (1, (2, 0, 0)))
+    assert spread((free(4, 3),), capacity(), 2).groups == ((1, (2,)), (1, (1,)))
+    assert spread((), capacity(), 2).groups == ((2, ()),)
+
+
+def test_what_is_left_over_of_each_shape_is_told_in_order():
+    shapes = (free(2, 9), free(8, 3))
+    assert spread(shapes, capacity(), 2) == Placement(groups=((2, (0, 1)),), unplaced=((0, 9), (1, 1)))
+
+
+def test_mixtures_beyond_count_are_not_looked_at(monkeypatch):
+    shapes = (free(1, 2), free(1, 2), free(8, 1))  # nine mixtures of the first two, and the third alone
+    monkeypatch.setattr(placement_room, "_MOST_LOADS", 10)
+    assert maximal_loads(shapes, capacity()) == ((2, 2, 0), (0, 0, 1))
+    assert blockable(shapes, capacity(), 2) == (2,)
+    monkeypatch.setattr(placement_room, "_MOST_LOADS", 9)
+    with pytest.raises(TooManyLoads) as raised:
+        maximal_loads(shapes, capacity())
+    assert raised.value.args == (3,)
+
+
+def test_a_shape_counts_as_blockable_where_the_search_would_take_too_long(monkeypatch):
+    shapes = (free(2, 4), free(2, 4), free(8, 1))
+    assert blockable(shapes, capacity(), 9) == ()
+    assert blockable(shapes, capacity(), 7) == (2,)
+    roomy = (free(2, 5), free(4, 1))
+    assert blockable(roomy, capacity(), 2) == ()
+    for steps, blocked in [(0, (0, 1)), (1, (0,))]:
+        monkeypatch.setattr(placement_room, "_MOST_BLOCKING_STEPS", steps)
+        assert blockable(roomy, capacity(), 2) == blocked
+    monkeypatch.undo()
+    monkeypatch.setattr(placement_room, "_MOST_LOADS", 2)
+    assert blockable(roomy, capacity(), 2) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "text"),
+    [("memory", 3 * GIB // 2, "1.5 GiB"), ("CPU", 1500, "1500m"), ("CPU", 220_000, "220"), ("GPUs", 8, "8"), ("pods", 98, "98")],
+)
+def test_amounts_as_people_read_them(resource, value, text):
+    assert amount(resource, value) == text

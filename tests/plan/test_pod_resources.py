@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 
 from infra.errors import PlanError
 from infra.plan.pod_resources import MachineShare, PodNeeds, decide_pod_resources
-from infra.plan.startup import startup_budget
 from infra.units import GIB
 
 NUMA_OF_DGX_H100 = MachineShare(cpus=108, memory_bytes=1000 * GIB, gpus=4, threads_per_core=2)
@@ -119,32 +116,171 @@ def test_every_number_has_one_reason() -> None:
     assert [reason.split()[0] for reason in reasons] == ["cpu", "memory", "the", "/dev/shm"]
 
 
-def test_the_startup_budget_covers_loading_with_its_margin() -> None:
-    start = startup_budget(140_000_000_000, storage_bytes_per_second=200_000_000)
-    assert start.load_seconds == 700
-    assert start.budget_seconds == 1350  # 700 x 1.5 + 300
-    assert start.budget_seconds >= 1050
-    assert start.budget_seconds < start.progress_deadline_seconds < start.update_timeout_seconds
+SHARE = MachineShare(cpus=64, memory_bytes=256 * GIB, gpus=4)
 
 
-@pytest.mark.parametrize("speed", [50e6, 200e6, 1e9, 12e9])
-@pytest.mark.parametrize("weights", [10**9, 16 * 10**9, 140 * 10**9, 700 * 10**9])
-def test_deadlines_are_in_order_at_any_speed(weights: int, speed: float) -> None:
-    start = startup_budget(weights, storage_bytes_per_second=speed, replicas=5, replicas_at_a_time=2)
-    assert start.budget_seconds >= Fraction(3, 2) * start.load_seconds
-    assert start.progress_deadline_seconds > start.budget_seconds
-    assert start.progress_deadline_seconds + 30 <= start.create_timeout_seconds < start.progress_deadline_seconds + 90
-    assert start.update_timeout_seconds >= 3 * start.progress_deadline_seconds
+@pytest.mark.parametrize(
+    ("cpus", "threads", "gpus", "share"),
+    [
+        (64, 2, 1, 16),
+        (64, 2, 3, 48),
+        (66, 2, 1, 16),
+        (70, 2, 1, 16),
+        (72, 2, 1, 18),
+        (67, 1, 1, 16),
+        (68, 1, 1, 17),
+        (64, 4, 2, 32),
+        (70, 4, 2, 32),
+    ],
+)
+def test_whole_cores_in_proportion_to_the_gpus(cpus: int, threads: int, gpus: int, share: int) -> None:
+    assert MachineShare(cpus=cpus, memory_bytes=0, gpus=4, threads_per_core=threads).cpus_for(gpus) == share
 
 
-def test_an_unmeasured_storage_is_said_to_be_so() -> None:
-    start = startup_budget(140_000_000_000)
-    assert start.load_seconds == 700 and "not stated" in start.reasons[0]
+def test_whole_gib_in_proportion_to_the_gpus() -> None:
+    share = MachineShare(cpus=0, memory_bytes=10 * GIB - 1, gpus=4)
+    assert [share.memory_for(gpus) // GIB for gpus in (1, 2, 4)] == [2, 4, 9]
+    assert share.memory_for(1) % GIB == 0
 
 
-def test_a_progress_deadline_below_the_budget_is_an_error() -> None:
-    with pytest.raises(
-        PlanError, match=r"models\[1\].progressDeadlineSeconds: 600 s is not above the startup budget of 1800 s"
-    ) as error:
-        startup_budget(10**9, budget_seconds=1800, progress_deadline_seconds=600, path="models[1]")
-    assert codes(error) == ["DeadlineBelowBudget"]
+@pytest.mark.parametrize(("servers", "data", "cores"), [(1, 1, 6), (2, 1, 7), (1, 2, 8), (4, 4, 13)])
+def test_the_floor_of_four_gpus(servers: int, data: int, cores: int) -> None:
+    assert PodNeeds(gpus=4, checkpoint_bytes=1, api_servers=servers, data_parallel_size=data).floor_cores == cores
+
+
+@pytest.mark.parametrize(("gpus", "fits"), [(0, False), (1, True), (4, True), (5, False)])
+def test_a_pod_has_some_gpus_of_its_share(gpus: int, fits: bool) -> None:
+    needs = PodNeeds(gpus=gpus, checkpoint_bytes=1)
+    if fits:
+        assert decide_pod_resources(needs, SHARE).cpu > 0
+    else:
+        with pytest.raises(PlanError, match=f"asks for {gpus} GPUs; the NUMA nodes of this share have 4. Use at most 4 a pod"):
+            decide_pod_resources(needs, SHARE)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "share", "cpu", "sentence"),
+    [
+        (1, SHARE, 8, "cpu 8: whole cores, 4 a GPU (x 2 threads); vLLM's floor for 1 GPU is 3 physical cores (x 2 threads) = 6 CPUs, and the share of 1 GPU would be 16."),
+        (2, SHARE, 16, "cpu 16: whole cores, 4 a GPU (x 2 threads); vLLM's floor for 2 GPUs is 4 physical cores (x 2 threads) = 8 CPUs, and the share of 2 GPUs would be 32."),
+        (1, MachineShare(cpus=28, memory_bytes=256 * GIB, gpus=4), 6,
+         "cpu 6: the share of 1 GPU of the 28 free CPUs, in whole cores; vLLM's floor for 1 GPU is 3 physical cores (x 2 threads) = 6 CPUs."),
+        (1, MachineShare(cpus=32, memory_bytes=256 * GIB, gpus=4), 8,
+         "cpu 8: whole cores, 4 a GPU (x 2 threads); vLLM's floor for 1 GPU is 3 physical cores (x 2 threads) = 6 CPUs, and the share of 1 GPU would be 8."),
+        (1, MachineShare(cpus=20, memory_bytes=256 * GIB, gpus=4, threads_per_core=1), 4,
+         "cpu 4: whole cores, 4 a GPU; vLLM's floor for 1 GPU is 3 physical cores = 3 CPUs, and the share of 1 GPU would be 5."),
+    ],
+)  # fmt: skip
+def test_cpus_and_why(gpus: int, share: MachineShare, cpu: int, sentence: str) -> None:
+    decided = decide_pod_resources(PodNeeds(gpus=gpus, checkpoint_bytes=GIB), share)
+    assert decided.cpu == cpu and decided.reasons[0] == sentence
+
+
+def test_many_api_servers_raise_the_cpus_above_four_a_gpu() -> None:
+    assert decide_pod_resources(PodNeeds(gpus=1, checkpoint_bytes=GIB, api_servers=3), SHARE).cpu == 10
+
+
+@pytest.mark.parametrize(
+    ("cpu", "codes_found", "remedy"),
+    [(6, [], ""), (4, ["BelowCpuFloor"], ""), (7, ["PartialCore"], "Use 8."), (64, [], ""), (65, ["PartialCore", "CpuDoesNotFit"], "Use at most 64."), (66, ["CpuDoesNotFit"], "66 CPUs are asked for; 64 are free")],
+)  # fmt: skip
+def test_cpus_that_are_given(cpu: int, codes_found: list[str], remedy: str) -> None:
+    needs = PodNeeds(gpus=1, checkpoint_bytes=GIB)
+    if codes_found in ([], ["BelowCpuFloor"]):
+        decided = decide_pod_resources(needs, SHARE, cpu=cpu)
+        assert (decided.cpu, [warning.code for warning in decided.warnings]) == (cpu, codes_found)
+        assert decided.reasons[0].startswith(f"cpu {cpu}: given; vLLM's floor for 1 GPU is 3 physical cores")
+    else:
+        with pytest.raises(PlanError) as error:
+            decide_pod_resources(needs, SHARE, cpu=cpu)
+        assert sorted(codes(error)) == sorted(codes_found) and remedy in str(error.value)
+        assert {problem.path for problem in error.value.problems} == {"resources.cpu"}
+
+
+def test_the_most_that_may_be_given_is_whole_cores() -> None:
+    odd = MachineShare(cpus=63, memory_bytes=256 * GIB, gpus=4)
+    with pytest.raises(PlanError, match=r"64 CPUs are asked for; 63 are free on the NUMA nodes of its GPUs\. Use at most 62"):
+        decide_pod_resources(PodNeeds(gpus=1, checkpoint_bytes=GIB), odd, cpu=64)
+
+
+@pytest.mark.parametrize(
+    ("needs", "shm_gib", "minimum_gib"),
+    [
+        (PodNeeds(gpus=1, checkpoint_bytes=1), 2, 4 + 8 + 2 + 1),
+        (PodNeeds(gpus=1, checkpoint_bytes=GIB), 2, 4 + 8 + 2 + 1),
+        (PodNeeds(gpus=2, checkpoint_bytes=0), 8, 8 + 8 + 8),
+        (PodNeeds(gpus=2, checkpoint_bytes=GIB, api_servers=3), 8, 8 + 24 + 8 + 1),
+        (PodNeeds(gpus=2, checkpoint_bytes=GIB, data_parallel_size=2), 8, 8 + 16 + 8 + 1),
+        (PodNeeds(gpus=1, checkpoint_bytes=GIB, cpu_offload_bytes=3 * GIB, kv_offload_bytes=5 * GIB), 2, 15 + 8),
+    ],
+)
+def test_memory_that_a_pod_needs(needs: PodNeeds, shm_gib: int, minimum_gib: int) -> None:
+    decided = decide_pod_resources(needs, SHARE)
+    assert (decided.shared_memory_bytes, decided.memory_bytes) == (shm_gib * GIB, minimum_gib * GIB)
+    assert f"= {minimum_gib} GiB, and room for cached weights." in decided.reasons[1]
+    assert ("offloaded weights and cache (pinned, never reclaimed)" in decided.reasons[1]) is (needs.cpu_offload_bytes > 0)
+    assert "0 GiB of it fit, the whole checkpoint." in decided.reasons[2]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_gib", "memory_gib", "sentence"),
+    [
+        (20, 22 + 12, "12 GiB of it fit, the whole checkpoint."),  # 8 GiB of it are the window of loading
+        (50, 22 + 42, "42 GiB of it fit, the whole checkpoint."),
+        (51, 64, "42 GiB of 43 GiB fit the share of 1 GPU; the rest is read again after eviction."),
+    ],
+)
+def test_the_page_cache_takes_what_the_share_leaves(checkpoint_gib: int, memory_gib: int, sentence: str) -> None:
+    decided = decide_pod_resources(PodNeeds(gpus=1, checkpoint_bytes=checkpoint_gib * GIB), SHARE)
+    assert decided.memory_bytes == memory_gib * GIB
+    assert decided.reasons[2].endswith(sentence)
+
+
+def test_a_share_of_exactly_the_need_is_enough() -> None:
+    needs = PodNeeds(gpus=1, checkpoint_bytes=GIB)
+    at, below = (MachineShare(cpus=64, memory_bytes=gib * GIB, gpus=1) for gib in (15, 14))
+    assert decide_pod_resources(needs, at).memory_bytes == 15 * GIB
+    with pytest.raises(PlanError, match="= 15 GiB; the share of 1 GPU is 14 GiB of 14 GiB") as error:
+        decide_pod_resources(needs, below)
+    assert codes(error) == ["MemoryDoesNotFit"]
+
+
+@pytest.mark.parametrize(
+    ("given_gib", "code", "message"),
+    [
+        (22, None, ""),
+        (21.9, "MemoryTight", "21.9 GiB leaves less than 8 GiB to load shards; expect slow loading."),
+        (14, "MemoryTight", "14 GiB leaves less than 8 GiB to load shards"),
+        (13.9, "MemoryTooSmall", "13.9 GiB cannot hold 12 GiB processes + 2 GiB /dev/shm + 8 GiB shards being loaded = 22 GiB"),
+        (256, None, ""),
+        (257, "MemoryDoesNotFit", "257 GiB are asked for; 256 GiB are free on the NUMA nodes of its GPUs. Use at most 256 GiB."),
+    ],
+)
+def test_memory_that_is_given(given_gib: float, code: str | None, message: str) -> None:
+    needs, given = PodNeeds(gpus=1, checkpoint_bytes=100 * GIB), round(given_gib * GIB)
+    if code in (None, "MemoryTight"):
+        decided = decide_pod_resources(needs, SHARE, memory_bytes=given)
+        assert decided.memory_bytes == given and decided.reasons[1].startswith(
+            f"memory {given_gib:g} GiB: given; it has to hold 12 GiB"
+        )
+        assert [warning.code for warning in decided.warnings] == ([] if code is None else [code])
+        assert all(message in warning.message and warning.path == "resources.memory" for warning in decided.warnings)
+    else:
+        with pytest.raises(PlanError) as error:
+            decide_pod_resources(needs, SHARE, memory_bytes=given)
+        assert codes(error) == [code] and message in str(error.value)
+
+
+def test_pinned_memory_counts_to_what_must_be_given() -> None:
+    needs = PodNeeds(gpus=1, checkpoint_bytes=GIB, kv_offload_bytes=10 * GIB)
+    assert decide_pod_resources(needs, SHARE, memory_bytes=24 * GIB).memory_bytes == 24 * GIB
+    with pytest.raises(PlanError, match="23 GiB cannot hold"):
+        decide_pod_resources(needs, SHARE, memory_bytes=23 * GIB)
+
+
+def test_shared_memory_and_why() -> None:
+    one, two = (decide_pod_resources(PodNeeds(gpus=gpus, checkpoint_bytes=GIB), SHARE).reasons[-1] for gpus in (1, 2))
+    assert one.startswith("/dev/shm 2 GiB: one GPU needs no collective") and two.startswith("/dev/shm 8 GiB: 4 GiB a GPU")
+    given = decide_pod_resources(PodNeeds(gpus=1, checkpoint_bytes=GIB), SHARE, shared_memory_bytes=5 * GIB + GIB // 2)
+    assert given.shared_memory_bytes == 5 * GIB + GIB // 2 and given.reasons[-1].startswith("/dev/shm 5.5 GiB: given;")
+    assert given.memory_bytes == 19 * GIB, "12 for processes, 5.5 and 1, in whole GiB"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ def test_buffers_by_ranks_and_links() -> None:
     ("vendor", "gib", "low", "expected", "high"),
     [("nvidia", 10, 0.04, 0.45, 0.45), ("nvidia", 40, 0.16, 0.45, 0.8), ("nvidia", 100, 0.4, 0.8, 2.0), ("amd", 100, 0.1, 0.2, 0.8), ("amd", 200, 0.2, 0.4, 1.6)],
 )  # fmt: skip
-def test_what_is_used_of_a_device_before_vllm_starts(vendor: str, gib: int, low: float, expected: float, high: float) -> None:
+def test_what_is_used_of_a_device_before_vllm_starts(vendor: Any, gib: int, low: float, expected: float, high: float) -> None:
     used = NEWEST.baselines[vendor].of(gib * GIB)
     assert [used.low / GIB, used.expected / GIB, used.high / GIB] == pytest.approx([low, expected, high])
 

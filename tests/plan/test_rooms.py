@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import pytest
 
 from tests.test_layers import ROOT, imports_of, sources
@@ -10,10 +12,11 @@ from tests.test_layers import ROOT, imports_of, sources
 ROOMS = {"architecture": set(), "memory": {"architecture"}, "parallelism": {"architecture", "memory"}}
 
 
+@lru_cache(maxsize=1)
 def modules() -> dict[str, set[str]]:
     """Each module of infra, and the modules of infra that it imports."""
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources("infra")}
-    return {name: imports_of(path) & (names.keys() - {name}) for name, path in names.items()}
+    return {name: {other for other in imports_of(path) if other in names and other != name} for name, path in names.items()}
 
 
 @pytest.mark.parametrize("room", sorted(ROOMS))

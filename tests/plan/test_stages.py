@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.plan.architecture.partition import ParallelSizes
+from infra.plan.architecture.partition import ONE_GPU, ParallelSizes
 from infra.plan.architecture.quantization import Quantization
 from infra.plan.architecture.types import Architecture, VisionTower
 from infra.plan.memory.activation import activation_peak, profile_tokens
@@ -15,6 +15,7 @@ from infra.plan.memory.options import ProfileRun
 from infra.plan.memory.profile import EngineMemory, engine_memory
 from infra.plan.memory.span import NOTHING, Span
 from infra.plan.memory.stages import stage_memory
+from infra.plan.memory.types import StageMemory
 from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.units import GIB
 from tests.plan.small import EXPERTS, LATENT, device, small
@@ -115,11 +116,11 @@ def test_v0_runs_a_prompt_in_one_piece_up_to_a_length(engine: Any, kind: str, le
 def stages(
     architecture: Architecture,
     run: ProfileRun,
-    split: ParallelSizes = ParallelSizes(),
+    split: ParallelSizes = ONE_GPU,
     engine: EngineMemory = ENGINE,
     **memory: Any,
-):
-    return stage_memory(architecture, device(**({"torch_gib": 1.0} | memory)), engine, split, run)
+) -> tuple[Span, tuple[StageMemory, ...]]:
+    return stage_memory(architecture, device(torch_gib=1.0, **memory), engine, split, run)
 
 
 @pytest.mark.parametrize(

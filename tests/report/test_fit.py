@@ -7,9 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from infra.plan.architecture.partition import ParallelSizes
+from infra.plan.memory.options import EngineOptions
 from infra.plan.memory.types import MemoryEstimate
 from infra.report.fit_table import fit_as_text
 from infra.units import GIB
+
+
+@pytest.fixture(autouse=True)
+def _sentences_of_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.report.fit_table.memory_reasons", lambda estimate: estimate.reasons)
 
 
 def span(low: float, expected: float, high: float, unit: int = GIB) -> Any:
@@ -28,12 +35,10 @@ def estimate(*, cache: float = 20, **more: Any) -> MemoryEstimate:
         "architecture": SimpleNamespace(name="llama"),
         "accelerator": SimpleNamespace(id="h100"),
         "engine": SimpleNamespace(version="0.33.0"),
-        "options": (("vllm_version", None),),
-        "tensor_parallel_size": 2,
-        "pipeline_parallel_size": 1,
-        "gpus": 2,
+        "options": EngineOptions(),
+        "sizes": ParallelSizes(tensor_parallel_size=2),
         "verdict": "fits",
-        "reasons": ("weights: they fit.", "cache: 8 tokens.", "more."),
+        "reasons": ("weights: they fit: all.", "cache: 8 tokens.", "more."),
         "fullest": stage,
         "available": span(cache - 1, cache, cache + 1),
         "total_bytes": 80 * GIB,
@@ -51,7 +56,7 @@ def test_the_table_has_verdict_bars_capacity_and_reasons() -> None:
     assert fit_as_text(estimate(), ("use tp 4.",)).split("\n") == [
         "llama on h100, tensor parallel 2 x pipeline parallel 1, vLLM 0.33.0",
         "",
-        "  FITS  they fit.",
+        "  FITS  they fit: all.",
         "",
         "  of 80.00 GiB a GPU, on the fullest rank        GiB",
         "  weights                 40.00  ####################",
@@ -74,10 +79,10 @@ def test_the_table_has_verdict_bars_capacity_and_reasons() -> None:
     ]
 
 
-@pytest.mark.parametrize(("cache", "bar"), [(-30, "!" * 15), (-0.1, "!"), (-100, "!" * 40)])
+@pytest.mark.parametrize(("cache", "bar"), [(-30, "!" * 15), (-0.1, "!"), (-0.5 / GIB, "!"), (-100, "!" * 40)])
 def test_what_is_missing_has_a_bar_of_its_own(cache: float, bar: str) -> None:
     lines = fit_as_text(estimate(cache=cache, verdict="refused"), ()).split("\n")
-    assert lines[2] == "  DOES NOT FIT  they fit."
+    assert lines[2] == "  DOES NOT FIT  they fit: all."
     assert lines[9] == "  KV cache                 0.00"
     assert lines[11] == f"  missing             {-cache:>9.2f}  {bar}"
 
@@ -87,7 +92,7 @@ def test_nothing_is_missing_where_the_cache_is_just_empty() -> None:
 
 
 def test_one_gpu_has_no_fullest_rank_and_a_given_version_is_shown() -> None:
-    lines = fit_as_text(estimate(gpus=1, options=(("vllm_version", "0.19.0"),)), ()).split("\n")
+    lines = fit_as_text(estimate(sizes=ParallelSizes(), options=EngineOptions(vllm_version="0.19.0")), ()).split("\n")
     assert lines[0].endswith("vLLM 0.19.0")
     assert lines[4] == "  of 80.00 GiB a GPU        GiB"
 

@@ -131,6 +131,10 @@ def test_columns_are_there_where_an_output_fills_them() -> None:
     ]
 
 
+def test_gpus_whose_addresses_are_not_all_there_have_their_index() -> None:
+    assert "  GPU1  PIX  ·" in machine_text(of(matrix({(0, 1): "PIX"}, {0: None, 1: None}, bdf=["c1:00.0"]))).split("\n")
+
+
 def test_nics_that_are_near_no_gpu_are_counted_below_the_table() -> None:
     far = matrix({(0, 1): "PIX"}, {0: 0, 1: 0}, nics=["mlx5_0"], nearest_nics=[[], []])
     assert "  none of the 1 NICs shares a PCIe switch with a GPU" in machine_text(of(far)).split("\n")

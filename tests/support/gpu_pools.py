@@ -8,7 +8,9 @@ from typing import Any
 from infra.catalog.types import NodeShape, NumaNode
 from infra.plan.pod_shape import PodShape
 from infra.plan.pool.decision import PoolDecision, decide_pool
+from infra.plan.pool.gpu_pool import GpuPool
 from infra.plan.pool.messages import PodNames, PoolNames
+from infra.plan.pool.reading import read_pool
 from infra.plan.pool.requirements import PoolRequirements
 from infra.units import GIB, parse_bytes
 
@@ -82,6 +84,13 @@ def requirements(shape: NodeShape, *pods: PodShape, kubelet: Mapping[str, Any] |
             **fields,
         }
     )
+
+
+def gpu_pool(shape: NodeShape, *pods: PodShape, **fields: Any) -> GpuPool:
+    """A pool whose requirements have nothing wrong."""
+    read = read_pool(requirements(shape, *pods, **fields))
+    assert read.pool is not None, read.problems
+    return read.pool
 
 
 def pool_names(count: int, path: str = "nodePools[0]") -> PoolNames:

@@ -167,3 +167,40 @@ def test_a_numa_node_with_fewer_gpus_is_no_equal_one() -> None:
     seen = state({"a": NODE_1}, {"a": {1: 4}}, {"a": 1})
     uneven = changed(small, numa_nodes=numa)
     assert [f.code for f in place(uneven, only_numa_0(), [pod("a")], {"gpu-a": seen})[1]] == ["NoSlot"]
+
+
+def without_memory_manager() -> ModelPlan:
+    return model([Slot(numa_nodes=(0,), gpus=(0, 1, 2, 3), cpu_count=32, cpus_example=())])
+
+
+def test_without_a_memory_manager_memory_decides_nothing() -> None:
+    for cpus, numa in ((NODE_0, 0), (NODE_1, 1)):
+        seen = state({"a": cpus}, {"a": {numa: 4}}, {})
+        assert place(pool(), without_memory_manager(), [pod("a")], {"gpu-a": seen})[1] == ()
+
+
+def test_a_pod_without_cpus_gpus_and_a_free_slot_is_told_with_dashes() -> None:
+    (finding,) = place(pool(), model(), [pod("a", node="elsewhere")], {})[1]
+    assert finding.message == ("a on elsewhere holds 0 GPUs on NUMA -, 0 exclusive CPUs on NUMA -; free slots there: none.")
+
+
+def test_a_pod_with_half_its_gpus_is_told_what_it_holds_and_what_was_free() -> None:
+    seen = state({"a": NODE_0}, {"a": {0: 2}}, {"a": 0})
+    (finding,) = place(pool(), model(), [pod("a")], {"gpu-a": seen})[1]
+    assert finding.message == (
+        "a on gpu-a holds 2 GPUs on NUMA 0: 2, 32 exclusive CPUs on NUMA 0; free slots there: "
+        "NUMA 0 with 4 GPUs, 32 CPUs or NUMA 1 with 4 GPUs, 32 CPUs."
+    )
+
+
+def test_slots_of_other_nodes_are_not_this_nodes() -> None:
+    own, of_any = (
+        Slot(numa_nodes=(numa,), gpus=gpus, cpu_count=32, cpus_example=(), memory_numa=(numa,))
+        for numa, gpus in ((0, (0, 1, 2, 3)), (1, (4, 5, 6, 7)))
+    )
+    groups = (SlotGroup(nodes=1, slots=(own,), node_names=("gpu-a",)), SlotGroup(nodes=1, slots=(of_any,)))
+    planned = model_plan("llama-70b", pool(), slots=groups)
+    messages = {
+        node: place(pool(), planned, [pod("a", node=node)], {})[1][0].message.rsplit(": ", 1)[1] for node in ("gpu-a", "gpu-b")
+    }
+    assert messages == {"gpu-a": "NUMA 0 with 4 GPUs, 32 CPUs.", "gpu-b": "NUMA 1 with 4 GPUs, 32 CPUs."}

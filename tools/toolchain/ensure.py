@@ -56,8 +56,9 @@ class Toolchain:
         return self._pins.parts
 
     def ensure(self, names: Iterable[str] | None = None) -> dict[str, Found]:
-        """The named parts (default: all), made where they are missing. Raises ToolchainError at the first that cannot be had."""
-        wanted = [self._part(name) for name in (names if names is not None else self._pins.parts)]
+        """The named parts (default: all without a tier), made where they are missing. Raises ToolchainError at the first that cannot be had."""
+        everyone = [name for name, part in self._pins.parts.items() if not part.tier]
+        wanted = [self._part(name) for name in (names if names is not None else everyone)]
         found: dict[str, Found] = {}
         missing: list[Part] = []
         for part in wanted:

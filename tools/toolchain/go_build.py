@@ -115,9 +115,16 @@ class GoBuilder:
     def vet(self, module: Path, *, overlay_of: Part | None) -> str:
         """What `go vet ./...` says in a folder (nothing where all is well), with the flags of a build so that its packages serve."""
         with self._overlay(overlay_of) as overlay:
-            command = [str(self.go()), "vet", "-trimpath", "-buildvcs=false", *overlay, "./..."]
-            done = self._progress.run(command, title=f"go vet in {module.name}", cwd=module, env=self._environ)
-        return (done.stdout or f"go vet ended with {done.returncode}\n") if done.returncode else ""
+            return self._complaint("vet", module, overlay, "./...")
+
+    def test(self, module: Path, package: str) -> str:
+        """What `go test` says of a package that fails (nothing where all is well)."""
+        return self._complaint("test", module, [], package)
+
+    def _complaint(self, verb: str, module: Path, options: list[str], packages: str) -> str:
+        command = [str(self.go()), verb, "-trimpath", "-buildvcs=false", *options, packages]
+        done = self._progress.run(command, title=f"go {verb} in {module.name}", cwd=module, env=self._environ)
+        return (done.stdout or f"go {verb} ended with {done.returncode}\n") if done.returncode else ""
 
     @contextlib.contextmanager
     def _overlay(self, part: Part | None) -> Iterator[list[str]]:

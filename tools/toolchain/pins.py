@@ -83,7 +83,10 @@ class GoBuild:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One program (and the files that belong beside it), its version, and the sources that it may come from, in order."""
+    """One program (and the files that belong beside it), its version, and the sources that it may come from, in order.
+
+    A part with a `tier` is brought only where it is asked for by name.
+    """
 
     name: str
     title: str
@@ -91,6 +94,7 @@ class Part:
     about_seconds: int
     files: tuple[str, ...]
     own: bool = False
+    tier: str = ""
     path: OnPath | None = None
     download: Download | None = None
     wheel: Wheel | None = None

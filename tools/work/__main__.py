@@ -6,11 +6,18 @@ import argparse
 import sys
 
 from infra.errors import NumawiseError
-from tools.work import bench, check, stack, suites
+from tools.work import bench, check, record, stack, suites
 from tools.work.steps import StepFailed
 
 ON_STACK = {"up": stack.up, "preview": stack.preview, "destroy": stack.destroy, "shell": stack.shell}
-ALONE = {"down": stack.down, "check": check.check, "test": suites.test, "soak": suites.soak, "bench": bench.bench}
+ALONE = {
+    "down": stack.down,
+    "check": check.check,
+    "test": suites.test,
+    "soak": suites.soak,
+    "bench": bench.bench,
+    "record": record.record,
+}
 
 
 def main(argv: list[str] | None = None) -> int:

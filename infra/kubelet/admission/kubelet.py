@@ -14,7 +14,6 @@ from infra.kubelet.admission.node import Node, start_node
 from infra.kubelet.admission.node_fit import Preemption, fit_requests, preempt, shortages, used_requests
 from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
 from infra.kubelet.admission.pod_validation import pod_errors
-from infra.kubelet.admission.pods import Container, Pod, ResourceList
 from infra.kubelet.faults import AllocationError, KubeletHangs, KubeletPanics, KubeletRefuses
 from infra.kubelet.machine import Device, Machine
 from infra.kubelet.managers.cpu import CPUState
@@ -23,6 +22,7 @@ from infra.kubelet.managers.devices import DeviceState
 from infra.kubelet.managers.hints import ProviderHints
 from infra.kubelet.managers.memory import MemoryState, Reusable
 from infra.kubelet.managers.topology import ANYWHERE, POD_SCOPE, TopologyHint
+from infra.kubelet.pods import Container, Pod, ResourceList
 
 __all__ = ["ContainerResult", "Kubelet", "KubeletRefuses", "PodResult"]
 

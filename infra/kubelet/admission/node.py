@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.diagnosis import did_you_mean
 from infra.errors import ConfigError
-from infra.kubelet.admission.node_fit import NodeAllocatable, is_extended_resource
+from infra.kubelet.admission.node_fit import NodeAllocatable
 from infra.kubelet.admission.reservation import (
     allocatable_of,
     amount_text,
@@ -36,6 +36,7 @@ from infra.kubelet.managers.hints import mask_space, positions
 from infra.kubelet.managers.memory import StaticMemoryManager
 from infra.kubelet.managers.topology import DEFAULT_MAX_NUMA_NODES, NONE, SINGLE_NUMA_NODE, TopologyPolicy, topology_policy
 from infra.kubelet.quantity import NANO, round_up
+from infra.kubelet.resource_names import is_extended_resource
 
 _EXCLUSIVE_OPTIONS = (
     ("full-pcpus-only", "distribute-cpus-across-cores"),

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple
 
-from infra.kubelet.admission.pods import BEST_EFFORT, BURSTABLE, GUARANTEED, HUGEPAGES_PREFIX, Pod, ResourceList, whole
-
-_QUALIFIED_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+from infra.kubelet.pods import BEST_EFFORT, BURSTABLE, GUARANTEED, Pod, ResourceList, whole
+from infra.kubelet.resource_names import is_extended_resource, is_scalar_resource
 
 
 class Shortage(NamedTuple):
@@ -90,29 +86,6 @@ def _without_missing(pod: Pod, allocatable: NodeAllocatable) -> Pod:
         init_containers=tuple(replace(c, requests=keep(c.requests)) for c in pod.init_containers),
         containers=tuple(replace(c, requests=keep(c.requests)) for c in pod.containers),
     )
-
-
-def is_native_resource(name: str) -> bool:
-    return "/" not in name or "kubernetes.io/" in name
-
-
-@lru_cache(maxsize=4096)
-def is_extended_resource(name: str) -> bool:
-    """Whether a name is that of an extended resource such as nvidia.com/gpu."""
-    return not is_native_resource(name) and not name.startswith("requests.") and is_qualified_name(f"requests.{name}")
-
-
-def is_scalar_resource(name: str) -> bool:
-    return is_extended_resource(name) or name.startswith((HUGEPAGES_PREFIX, "attachable-volumes-")) or "kubernetes.io/" in name
-
-
-@lru_cache(maxsize=4096)
-def is_qualified_name(name: str) -> bool:
-    """A label-like name with an optional DNS prefix."""
-    prefix, slash, rest = name.rpartition("/")
-    if "/" in prefix or (slash and not (0 < len(prefix) <= 253 and _DNS_SUBDOMAIN.fullmatch(prefix))):
-        return False
-    return 0 < len(rest) <= 63 and _QUALIFIED_NAME.fullmatch(rest) is not None
 
 
 # Preemption (preemption/preemption.go): the fewest and smallest pods, Guaranteed ones last.

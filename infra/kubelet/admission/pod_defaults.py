@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from infra.kubelet.admission.pods import HUGEPAGES_PREFIX, Pod, aggregate, is_pod_level_resource
+from infra.kubelet.pods import Pod, aggregate
+from infra.kubelet.resource_names import HUGEPAGES_PREFIX, is_pod_level_resource
 
 
 def with_pod_level_defaults(pod: Pod, *, fixed: bool) -> Pod:
@@ -32,7 +33,7 @@ def with_pod_level_defaults(pod: Pod, *, fixed: bool) -> Pod:
     if fixed:
         for name, amount in requests.items():
             limited = all(name in container.limits for container in pod.all_containers)
-            if is_pod_level_resource(name) and name not in limits and limited:
+            if is_pod_level_resource(name) and name not in limits and name in container_limits and limited:
                 limits[name] = max(amount, container_limits[name])
     return replace(pod, pod_requests=requests, pod_limits=limits, pod_int64=int64)
 

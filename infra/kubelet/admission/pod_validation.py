@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 
-from infra.kubelet.admission.node_fit import is_extended_resource, is_native_resource, is_qualified_name
-from infra.kubelet.admission.pods import HUGEPAGES_PREFIX, Container, Pod, ResourceList, aggregate, is_pod_level_resource, whole
+from infra.kubelet.pods import Container, Pod, ResourceList, aggregate, whole
 from infra.kubelet.quantity import parse_quantity
+from infra.kubelet.resource_names import (
+    HUGEPAGES_PREFIX,
+    is_extended_resource,
+    is_native_resource,
+    is_pod_level_resource,
+    is_qualified_name,
+)
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)

@@ -54,33 +54,37 @@ def eviction_memory(eviction_hard: Mapping[str, str], capacity_nano: int) -> int
     """What the hard eviction threshold keeps of memory, in units of 10^-9 bytes; a percentage is a float32 of the capacity."""
     kept = 0
     for signal, text in eviction_hard.items():
-        problem = None
-        share: float | None = None
-        nano = 0
         if signal not in EVICTION_SIGNALS:
-            problem = f"is no eviction signal.{did_you_mean(signal, EVICTION_SIGNALS)}"
-        elif text in ("0%", "100%"):
+            raise _no_threshold(signal, f"is no eviction signal.{did_you_mean(signal, EVICTION_SIGNALS)}")
+        if text in ("0%", "100%"):
             continue
-        elif text.endswith("%"):
-            if not _PERCENTAGE.fullmatch(text):
-                problem = f"{text!r} is no percentage; write it like 5%"
-            else:
-                share = _float32(_float32(float(text.rstrip("%"))) / 100)
-                if not 0 <= share <= 1:
-                    problem = f"{text} must be between 0% and 100%"
-        else:
-            try:
-                nano = parse_quantity(text).nano
-            except ValueError:
-                problem = f"{text!r} is neither a quantity like 100Mi nor a percentage"
-            else:
-                if nano <= 0:
-                    problem = f"{text} must be positive; to switch the threshold off write 0%"
-        if problem:
-            raise KubeletRefuses("evictionHard", (f"evictionHard.{signal}: {problem}",))
+        amount = _share(signal, text, capacity_nano) if text.endswith("%") else _amount(signal, text)
         if signal == "memory.available":
-            kept = int(float(capacity_nano // NANO) * share) * NANO if share is not None else nano
+            kept = amount
     return kept
+
+
+def _share(signal: str, text: str, capacity_nano: int) -> int:
+    if not _PERCENTAGE.fullmatch(text):
+        raise _no_threshold(signal, f"{text!r} is no percentage; write it like 5%")
+    share = _float32(_float32(float(text.rstrip("%"))) / 100)
+    if not 0 <= share <= 1:
+        raise _no_threshold(signal, f"{text} must be between 0% and 100%")
+    return int(float(capacity_nano // NANO) * share) * NANO
+
+
+def _amount(signal: str, text: str) -> int:
+    try:
+        nano = parse_quantity(text).nano
+    except ValueError:
+        raise _no_threshold(signal, f"{text!r} is neither a quantity like 100Mi nor a percentage") from None
+    if nano <= 0:
+        raise _no_threshold(signal, f"{text} must be positive; to switch the threshold off write 0%")
+    return nano
+
+
+def _no_threshold(signal: str, problem: str) -> KubeletRefuses:
+    return KubeletRefuses("evictionHard", (f"evictionHard.{signal}: {problem}",))
 
 
 def _float32(value: float) -> float:

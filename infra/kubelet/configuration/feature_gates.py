@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,13 +45,13 @@ class FeatureGates:
         return gate.default if gate is not None else False
 
 
-@lru_cache(maxsize=1)
+@cache
 def _registry() -> tuple[dict[str, list[list]], dict[str, list[str]]]:
     document = json.loads(_REGISTRY.read_text())
     return document["gates"], document["dependencies"]
 
 
-@lru_cache(maxsize=16)
+@cache
 def known_gates(kubernetes_version: str) -> Mapping[str, Gate]:
     """All gates of a version such as "1.37"."""
     wanted = parse_version(kubernetes_version)
@@ -63,7 +63,7 @@ def known_gates(kubernetes_version: str) -> Mapping[str, Gate]:
     return gates
 
 
-@lru_cache(maxsize=16)
+@cache
 def _defaults(kubernetes_version: str) -> FeatureGates:
     return FeatureGates(known_gates(kubernetes_version), {})
 

@@ -35,9 +35,9 @@ from infra.kubelet.configuration.go_types import (
 )
 
 ALPHA, BETA, STABLE = "alpha", "beta", "stable"
-# The managed platforms that take some fields and no others. GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS: linuxKubeletConfig, "custom
-# node configuration" of its documentation. All others take a whole KubeletConfiguration: drop-in directory, EKS NodeConfig, OpenShift
-# KubeletConfig, kubelet-arg config=, Talos machine.kubelet.extraConfig.
+# The managed platforms that take some fields and no others. GKE: NodeKubeletConfig of the Kubernetes Engine API v1. AKS:
+# linuxKubeletConfig, "custom node configuration" of its documentation. All others take a whole KubeletConfiguration: drop-in
+# directory, EKS NodeConfig, OpenShift KubeletConfig, kubelet-arg config=, Talos machine.kubelet.extraConfig.
 RESTRICTING_PLATFORMS = ("aks", "gke")
 _AKS, _GKE, _AKS_GKE = ("aks",), ("gke",), RESTRICTING_PLATFORMS
 
@@ -92,7 +92,7 @@ _LOGGING = struct(
     format=STRING,
     flushFrequency=FLUSH_FREQUENCY,
     verbosity=UINT32,
-    vmodule=list_of(struct(filePattern=STRING, verbosity=UINT32)),
+    vmodule=list_of(struct(filePattern=STRING, verbosity=UINT32), flag_syntax="patterns"),
     options=struct(text=_ROUTING, json=_ROUTING),
 )
 _SHUTDOWN_PERIODS = list_of(struct(priority=INT32, shutdownGracePeriodSeconds=INT64))
@@ -127,6 +127,16 @@ _AUTHORIZATION_FLAGS = {
     "authorization-webhook-cache-authorized-ttl": "webhook.cacheAuthorizedTTL",
     "authorization-webhook-cache-unauthorized-ttl": "webhook.cacheUnauthorizedTTL",
 }
+_LOGGING_FLAGS = {
+    "logging-format": "format",
+    "log-flush-frequency": "flushFrequency",
+    "v": "verbosity",
+    "vmodule": "vmodule",
+    "log-text-split-stream": "options.text.splitStream",
+    "log-text-info-buffer-size": "options.text.infoBufferSize",
+    "log-json-split-stream": "options.json.splitStream",
+    "log-json-info-buffer-size": "options.json.infoBufferSize",
+}
 
 _TABLE = (
     Field("enableServer", pointer(BOOL), default=True, flag="enable-server"),
@@ -136,7 +146,7 @@ _TABLE = (
     Field("fileCheckFrequency", DURATION, default=20 * SECOND, flag="file-check-frequency"),
     Field("httpCheckFrequency", DURATION, default=20 * SECOND, flag="http-check-frequency"),
     Field("staticPodURL", STRING, flag="manifest-url"),
-    Field("staticPodURLHeader", map_of(STRINGS)),
+    Field("staticPodURLHeader", map_of(STRINGS, flag_syntax="headers"), flag="manifest-url-header"),
     Field("address", STRING, default="0.0.0.0", flag="address"),
     Field("port", INT32, default=10250, bounds=(1, 65535), flag="port"),
     Field("readOnlyPort", INT32, bounds=(0, 65535), flag="read-only-port"),
@@ -263,7 +273,7 @@ _TABLE = (
     Field("volumePluginDir", STRING, default="/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", flag="volume-plugin-dir"),
     Field("providerID", STRING, flag="provider-id"),
     Field("kernelMemcgNotification", BOOL, flag="kernel-memcg-notification"),
-    Field("logging", _LOGGING),
+    Field("logging", _LOGGING, flag=_LOGGING_FLAGS),
     Field("enableSystemLogHandler", pointer(BOOL), default=True),
     Field("enableSystemLogQuery", pointer(BOOL), default=False),
     Field("shutdownGracePeriod", DURATION),

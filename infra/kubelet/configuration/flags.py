@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from infra.kubelet.configuration.fields import FIELDS
 
-# Flags that stand for no field of the configuration, or for one that is not read from them, with the syntax of their value.
+# Flags that stand for no field of the configuration, with the syntax of their value.
 OTHER_FLAGS = {
     **dict.fromkeys(
         [
@@ -32,11 +32,6 @@ OTHER_FLAGS = {
             "runtime-cgroups",
             "image-credential-provider-config",
             "image-credential-provider-bin-dir",
-            "manifest-url-header",
-            "v",
-            "vmodule",
-            "log-flush-frequency",
-            "logging-format",
             "housekeeping-interval",
         ],
         "string",
@@ -60,12 +55,19 @@ class FieldFlag:
         parse_one = _COLLECTIONS.get(self.syntax)
         if parse_one is None:
             return _SCALARS.get(self.syntax, str)(texts[-1])
-        if self.syntax in ("list", "memory", "taints"):
+        if self.syntax == "taints":  # the one list that a later occurrence replaces
+            return parse_one(texts[-1])
+        if self.syntax in ("list", "memory", "patterns"):
             return [item for text in texts for item in parse_one(text)]
+        if self.syntax == "headers":
+            headers: dict[str, list[str]] = {}
+            for name, value in (pair for text in texts for pair in parse_one(text)):
+                headers.setdefault(name, []).append(value)
+            return headers
         return {name: value for text in texts for name, value in parse_one(text)}
 
 
-@lru_cache(maxsize=1)
+@cache
 def field_flags() -> dict[str, FieldFlag]:
     """All flags for fields, by name without dashes in front."""
     found: dict[str, FieldFlag] = {}
@@ -150,6 +152,10 @@ def _taints(text: str) -> list[dict[str, str]]:
     return found
 
 
+def _patterns(text: str) -> list[dict[str, Any]]:
+    return [{"filePattern": pattern, "verbosity": _integer(level)} for pattern, level in _pairs(text)]
+
+
 _SCALARS: dict[str, Callable[[str], Any]] = {"bool": _boolean, "int": _integer}
 _COLLECTIONS: dict[str, Callable[[str], Any]] = {
     "list": _items,
@@ -157,6 +163,8 @@ _COLLECTIONS: dict[str, Callable[[str], Any]] = {
     "pair": _pair,
     "thresholds": lambda text: _pairs(text, "<"),
     "gates": _gates,
+    "headers": lambda text: _pairs(text, ":"),
     "memory": _memory,
+    "patterns": _patterns,
     "taints": _taints,
 }

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from infra.kubelet.quantity import parse_json_quantity
+from infra.kubelet.quantity import ZERO, parse_json_quantity
 
 SECOND = 10**9
 _DURATION_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
@@ -196,11 +196,11 @@ STRING = Kind(_string, "", "string", "string", "string")
 BOOL = Kind(_bool, False, "bool", "boolean", "bool")
 INT32 = Kind(_integer(32), 0, "int32", "integer", "int")
 INT64 = Kind(_integer(64), 0, "int64", "integer", "int")
-UINT32 = Kind(_integer(32, signed=False), 0, "uint32", "integer")
+UINT32 = Kind(_integer(32, signed=False), 0, "uint32", "integer", "int")
 FLOAT64 = Kind(_float, 0.0, "float64", "number")
 DURATION = Kind(_duration, 0, "Duration", "duration", "duration")
-FLUSH_FREQUENCY = Kind(_flush_frequency, 0, "TimeOrMetaDuration", "duration")
-QUANTITY = Kind(_quantity, None, "Quantity", "string")
+FLUSH_FREQUENCY = Kind(_flush_frequency, 0, "TimeOrMetaDuration", "duration", "duration")
+QUANTITY = Kind(_quantity, ZERO, "Quantity", "string", "string")
 TIME = Kind(_time, None, "*Time", "string")
 STRINGS = list_of(STRING, flag_syntax="list")
 STRING_MAP = map_of(STRING, flag_syntax="map")

@@ -11,11 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from infra.diagnosis import did_you_mean
-from infra.kubelet.admission.node_fit import is_qualified_name
 from infra.kubelet.configuration.decode import Configuration
 from infra.kubelet.configuration.fields import FIELDS
 from infra.kubelet.configuration.go_types import SECOND
+from infra.kubelet.resource_names import is_qualified_name
 
+_BOUNDS = {name: field.bounds for name, field in FIELDS.items() if field.bounds}
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _USER_NAMESPACE_UNIT = 65536
 _PREVIOUS_THROTTLING_FACTOR = 0.9
@@ -45,15 +46,14 @@ def validation_errors(c: Configuration) -> list[str]:
 
 
 def _bounds(c: Configuration) -> Iterator[str]:
-    for field in FIELDS.values():
-        value = c[field.name]
-        if field.bounds is None or value is None:
+    for name, (lowest, highest) in _BOUNDS.items():
+        value = c[name]
+        if value is None:
             continue
-        lowest, highest = field.bounds
         if highest is not None and not lowest <= value <= highest:
-            yield f"{field.name}: {value} must be between {lowest} and {highest}"
+            yield f"{name}: {value} must be between {lowest} and {highest}"
         elif value < lowest:
-            yield f"{field.name}: {value} must {f'be at least {lowest}' if lowest else 'not be negative'}"
+            yield f"{name}: {value} must {f'be at least {lowest}' if lowest else 'not be negative'}"
 
 
 def _numbers(c: Configuration) -> Iterator[str]:
@@ -296,8 +296,7 @@ def _logging_and_tracing(c: Configuration) -> Iterator[str]:
         if not item["filePattern"] or re.search("[=,]", item["filePattern"]):
             yield f"logging.vmodule[{index}].filePattern: {item['filePattern']!r} must be a pattern without = and ,"
     for kind, options in logging["options"].items():
-        size = options["infoBufferSize"]
-        if (options["splitStream"] or (size is not None and size.value)) and not c.gates["LoggingAlphaOptions"]:
+        if (options["splitStream"] or options["infoBufferSize"].value) and not c.gates["LoggingAlphaOptions"]:
             yield f"logging.options.{kind}: needs the feature gate LoggingAlphaOptions"
     tracing = c["tracing"] or {}
     rate, endpoint = tracing.get("samplingRatePerMillion"), tracing.get("endpoint")

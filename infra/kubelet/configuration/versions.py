@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from infra.errors import ConfigError
 from infra.kubelet.configuration.fields import FIELDS, STABLE, Field
@@ -36,7 +36,7 @@ class VersionRules:
     uncore_cache_takes_odd_requests: bool
 
 
-@lru_cache(maxsize=8)
+@cache
 def rules_of(kubernetes_version: str) -> VersionRules:
     """The rules of a version such as "1.37" or "v1.36.2"; ConfigError for one that is not supported."""
     match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+.*)?", kubernetes_version)

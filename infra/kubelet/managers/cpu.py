@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from infra.kubelet.admission.pods import GUARANTEED, Container, Pod
 from infra.kubelet.configuration.versions import VersionRules
 from infra.kubelet.faults import AllocationError, EmptyPodSharedPoolError, SMTAlignmentError
 from infra.kubelet.managers.cpu_assignment import Strategy, take_by_topology
@@ -18,6 +17,7 @@ from infra.kubelet.managers.hints import (
     masks_with_at_least,
     positions,
 )
+from infra.kubelet.pods import GUARANTEED, Container, Pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

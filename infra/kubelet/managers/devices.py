@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.kubelet.admission.pods import Container, Pod, whole
 from infra.kubelet.faults import AllocationError
 from infra.kubelet.machine import Device, Machine
 from infra.kubelet.managers.hints import UNSATISFIABLE, MaskSpace, ProviderHints, ResourceHints, masks_with_devices, positions
+from infra.kubelet.pods import Container, Pod, whole
 
 
 class DeviceResource:

@@ -40,17 +40,12 @@ class MaskSpace:
             )
         self.count = count
         self.full = (1 << count) - 1
-        by_count = [0] * (count + 1)
-        if count <= 10:
-            for mask in range(1, 1 << count):
-                by_count[mask.bit_count()] |= 1 << mask
-        else:
-            texts: list[bytearray] = [bytearray(b"0" * (1 << count)) for _ in by_count]
-            for mask in range(1, 1 << count):
-                texts[mask.bit_count()][-1 - mask] = 49
-            by_count = [int(bytes(text), 2) for text in texts]
-        self.by_count = by_count
-        self.singles = by_count[1] if count else 0
+        # Binary digits, since setting a bit of an int copies all of it.
+        texts = [bytearray(b"0") * (1 << count) for _ in range(count + 1)]
+        for mask in range(1, 1 << count):
+            texts[mask.bit_count()][-1 - mask] = ord("1")
+        self.by_count = [int(text, 2) for text in texts]
+        self.singles = self.by_count[1] if count else 0
         self._submasks: dict[int, int] = {}
 
     def submasks(self, mask: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from infra.kubelet.admission.pods import GUARANTEED, Container, Pod, is_memory
 from infra.kubelet.faults import AllocationError, EmptyPodSharedPoolError, KubeletPanics
 from infra.kubelet.machine import Machine
 from infra.kubelet.managers.hints import (
@@ -22,7 +21,9 @@ from infra.kubelet.managers.hints import (
     positions,
 )
 from infra.kubelet.managers.topology import TopologyHint
+from infra.kubelet.pods import GUARANTEED, Container, Pod
 from infra.kubelet.quantity import NANO, format_quantity
+from infra.kubelet.resource_names import is_memory
 
 _UINT64 = 2**64
 _INT64_ERROR = "[memorymanager] failed to represent quantity as int64"

@@ -22,11 +22,6 @@ def latent_attention(text: ConfigFields, model_type: str) -> LatentAttention | N
     rank = text.integer("kv_lora_rank")
     if not rank or model_type not in MLA_TYPES:
         return None
-    nope = text.integer("qk_nope_head_dim", required=True, minimum=1)
-    rope = text.integer("qk_rope_head_dim", required=True, minimum=1)
-    value = text.integer("v_head_dim", required=True, minimum=1)
-    if nope is None or rope is None or value is None:
-        return None
     return LatentAttention(
         kv_lora_rank=rank,
         q_lora_rank=text.integer("q_lora_rank") or None,

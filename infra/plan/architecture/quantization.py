@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import accumulate
 from math import ceil
 from typing import Literal
 
@@ -73,10 +73,10 @@ class Quantization:
     def ignores(self, module: str) -> bool:
         """True where the module (`model.layers.0.self_attn.q_proj`, the checkpoint's name) stays in the checkpoint's dtype."""
         exact, regexes, globs, parts = self._patterns
-        if exact:
-            name = module.removeprefix("model.")
-            if name in exact or any(name.startswith(prefix + ".") for prefix in _parents(name, exact)):
-                return True
+        if any(
+            prefix in exact for prefix in accumulate(module.removeprefix("model.").split("."), lambda path, name: f"{path}.{name}")
+        ):
+            return True
         dotted = f".{module}."
         return (
             any(f".{part.strip('.')}." in dotted for part in parts)
@@ -97,14 +97,6 @@ class Quantization:
             groups = ceil(in_features / self.group_size) if self.group_size > 0 else 1
             scales = out_features * groups * (self.scale_bytes + self.zero_point_bits / 8)
         return ceil(weights + scales)
-
-
-def _parents(name: str, exact: frozenset[str]) -> Iterable[str]:
-    cut = name.rfind(".")
-    while cut > 0:
-        if name[:cut] in exact:
-            yield name[:cut]
-        cut = name.rfind(".", 0, cut)
 
 
 _FP8_TENSOR = Quantization(method="fp8", weight_bits=8, form="tensor", online=True)

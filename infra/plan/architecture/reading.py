@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from infra.catalog.load import classes_without_pipeline_parallel
@@ -236,7 +236,7 @@ def _position_embeddings(text: ConfigFields, model_type: str) -> int:
     return positions + offset
 
 
-@lru_cache(maxsize=4096)
+@cache
 def architecture_of(model: Model) -> Architecture:
     """The Architecture of a catalog Model (cached); what its publisher states of the vision tower is taken over."""
     return from_config_json(

@@ -150,8 +150,13 @@ class Architecture:
         return hash((self.name, self.model_type, self.layers, self.hidden, self.heads, self.vocab, self.dtype))
 
     @cached_property
+    def routed_experts(self) -> MixtureOfExperts | None:
+        """The experts, where a layer has them."""
+        return self.moe if "moe" in self.mlp else None
+
+    @cached_property
     def is_moe(self) -> bool:
-        return self.moe is not None and "moe" in self.mlp
+        return self.routed_experts is not None
 
     @cached_property
     def is_mla(self) -> bool:

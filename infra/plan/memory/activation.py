@@ -73,8 +73,8 @@ def _mlp_values(architecture: Architecture, tokens: int, sizes: ParallelSizes) -
     values = [0]
     if "dense" in architecture.mlp:
         values.append(tokens * (3 if architecture.gated_mlp else 2) * _share(architecture.intermediate, tensor_parallel_size))
-    moe = architecture.moe
-    if moe is not None and "moe" in architecture.mlp:
+    moe = architecture.routed_experts
+    if moe is not None:
         expert = moe.intermediate if sizes.expert_parallel else _share(moe.intermediate, tensor_parallel_size)
         routed = moe.experts_per_token * (max(2 * expert, architecture.hidden) + expert)
         values.append(min(tokens, FUSED_MOE_CHUNK) * routed + tokens * 3 * _share(moe.shared_intermediate, tensor_parallel_size))

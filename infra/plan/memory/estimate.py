@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 from infra.catalog.types import Accelerator
 from infra.plan.architecture.partition import ONE_GPU, ParallelSizes
@@ -25,7 +25,7 @@ DEFAULT_CONTEXT = 4096
 PADDED_LATENT_HEAD = 256
 
 
-@lru_cache(maxsize=65536)
+@cache
 def estimate_memory(
     architecture: Architecture,
     accelerator: Accelerator,
@@ -102,7 +102,7 @@ def estimate_memory(
     )
 
 
-@lru_cache(maxsize=64)
+@cache
 def _without_latent_cache(architecture: Architecture) -> Architecture:
     """The same model as vLLM before 0.7 cached it: keys and values of every head, padded to 256."""
     width = PADDED_LATENT_HEAD

@@ -7,6 +7,7 @@ largest pages.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -117,14 +118,7 @@ class KvCacheSpec:
     def largest_model_len(self, available_bytes: Sequence[float], longest: int, in_flight_tokens: int) -> int:
         """The largest max_model_len up to `longest` that vLLM starts with in `available_bytes`; 0 where not one token fits."""
         blocks = self.blocks(available_bytes) - 1
-        low, high = 0, longest
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.blocks_per_request(middle, in_flight_tokens) <= blocks:
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        return bisect_right(range(1, longest + 1), blocks, key=lambda length: self.blocks_per_request(length, in_flight_tokens))
 
 
 def in_flight_tokens(max_num_batched_tokens: int, pipeline_parallel_size: int = 1, async_scheduling: bool = True) -> int:

@@ -28,8 +28,8 @@ _NVFP4_BYTES = 0.5 + 1 / 16
 
 def token_bytes(architecture: Architecture, kind: str, tensor_parallel_size: int, dtype: str) -> int:
     """Bytes of one token in one layer on one rank."""
-    if kind == "mla" and architecture.mla is not None:
-        mla = architecture.mla
+    mla = architecture.mla
+    if mla is not None:
         width = mla.kv_lora_rank + mla.rope_head_dim
         indexer = indexer_bytes(architecture)
         if dtype == "fp8_ds_mla" or (mla.has_indexer and dtype == "fp8"):  # "fp8" is FlashMLA's name for it

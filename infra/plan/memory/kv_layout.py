@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import replace
+from functools import cache
 from math import ceil, lcm
 
 from infra.plan.architecture.partition import pipeline_stages
@@ -17,7 +18,7 @@ MAMBA_PAGES_WITH_PREFIX_CACHING = 3
 _GATED_DELTA_CHUNK = 64
 
 
-@lru_cache(maxsize=8192)
+@cache
 def kv_cache_spec(
     architecture: Architecture,
     *,
@@ -100,11 +101,11 @@ def _one_page_size(caches: dict[str, LayerCache]) -> dict[str, LayerCache]:
     """Pages of one size over layers of different kinds: more tokens a block where it divides, padding where it does not."""
     largest = max((cache.page_bytes for cache in caches.values()), default=0)
     unified = {}
-    for kind, cache in caches.items():
-        tokens = cache.block_tokens
-        if cache.kind != "state" and largest % cache.page_bytes == 0:
-            tokens *= largest // cache.page_bytes
-        unified[kind] = LayerCache(kind=cache.kind, page_bytes=largest, block_tokens=tokens, window=cache.window)
+    for kind, layer_cache in caches.items():
+        tokens = layer_cache.block_tokens
+        if largest % layer_cache.page_bytes == 0:
+            tokens *= largest // layer_cache.page_bytes
+        unified[kind] = replace(layer_cache, page_bytes=largest, block_tokens=tokens)
     return unified
 
 
@@ -118,16 +119,16 @@ def _groups(members: dict[LayerCache, list[int]], architecture: Architecture, pr
         size = max(counts)
     pages = MAMBA_PAGES_WITH_PREFIX_CACHING if prefix_caching else 1
     groups = []
-    for cache, layers in members.items():
+    for layer_cache, layers in members.items():
         number = ceil(len(layers) / size)
         for index in range(number):
             chosen = tuple(layers[index::number])
             groups.append(
                 LayerGroup(
-                    cache=cache,
+                    cache=layer_cache,
                     layers=chosen,
-                    page_bytes_of_layer=tuple(_page_bytes(architecture, cache, layer) for layer in chosen),
-                    state_pages=pages if cache.kind == "state" else 1,
+                    page_bytes_of_layer=tuple(_page_bytes(architecture, layer_cache, layer) for layer in chosen),
+                    state_pages=pages if layer_cache.kind == "state" else 1,
                 )
             )
     return groups

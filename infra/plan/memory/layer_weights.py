@@ -6,7 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from infra.plan.architecture.partition import kv_heads_per_rank, round_up
-from infra.plan.architecture.types import Architecture
+from infra.plan.architecture.types import Architecture, LatentAttention
 
 
 class Matrix(NamedTuple):
@@ -40,8 +40,8 @@ WHOLE = Split(counting=True)
 def layer_matrices(architecture: Architecture, layer: int, split: Split) -> list[Matrix]:
     """The weight matrices of one layer on one rank."""
     kind = architecture.attention[layer]
-    if kind == "mla":
-        matrices = _latent_attention(architecture, split, architecture.has_indexer(layer))
+    if architecture.mla is not None:
+        matrices = _latent_attention(architecture, architecture.mla, split, architecture.has_indexer(layer))
     elif kind == "linear":
         matrices = _linear_attention(architecture, split.tensor)
     elif kind == "mamba":
@@ -77,10 +77,7 @@ def _attention(architecture: Architecture, kind: str, split: Split) -> list[Matr
     return matrices
 
 
-def _latent_attention(architecture: Architecture, split: Split, indexer: bool) -> list[Matrix]:
-    mla = architecture.mla
-    if mla is None:
-        return []
+def _latent_attention(architecture: Architecture, mla: LatentAttention, split: Split, indexer: bool) -> list[Matrix]:
     hidden, heads = architecture.hidden, ceil(architecture.heads / split.tensor)
     query = heads * (mla.nope_head_dim + mla.rope_head_dim)
     matrices = (
@@ -168,7 +165,7 @@ def layer_vector_count(architecture: Architecture, layer: int, split: Split) -> 
     kind = architecture.attention[layer]
     norms = architecture.norms_per_layer + (1 if architecture.encoder_decoder else 0)
     total = norms * hidden * (2 if architecture.norm_has_bias else 1)
-    if kind == "mla" and architecture.mla is not None:
+    if architecture.mla is not None:
         total += architecture.mla.kv_lora_rank + (architecture.mla.q_lora_rank or 0)
         total += 2 * architecture.mla.index_head_dim if architecture.has_indexer(layer) else 0
     elif kind == "linear" and architecture.linear is not None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from infra.catalog.entries import DATA, Fact, document_of
-from infra.catalog.reading import read
+from infra.catalog.reading import read_whole
 from infra.catalog.types import Accelerator, Vendor
 from infra.config.base import NonNegativeInt, PositiveInt, Texts, Utilization
 from infra.diagnosis import Diagnosis
@@ -239,12 +239,9 @@ def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
 @lru_cache(maxsize=1)
 def _contents() -> tuple[tuple[tuple[tuple[int, int, int], EngineMemory], ...], MeasuredError]:
     path = DATA / "vllm_memory.yaml"
-    problems: list[Diagnosis] = []
     # `batchSizes` at the top only holds the anchors that the releases refer to
-    document = {key: value for key, value in document_of(path).items() if key not in ("schemaVersion", "sources", "batchSizes")}
-    profile = read(MemoryProfile, document, path.name, problems)
-    if problems or profile is None:
-        raise ConfigError(problems)
+    document = {key: value for key, value in document_of(path).items() if key != "batchSizes"}
+    profile = read_whole(MemoryProfile, document, path.name)
     entries = [(version_key(release.since), _engine(release, profile)) for release in profile.releases]
     return tuple(sorted(entries, key=lambda pair: pair[0])), profile.measured
 

@@ -80,8 +80,9 @@ def _consequences(estimate: MemoryEstimate) -> tuple[str, ...]:
         sentences.append(
             f"{asked:,} tokens are more than the {longest:,} of the model's config.json: vLLM wants rope scaling (YaRN) for them."
         )
-    if not estimate.fits and 0 < estimate.largest_max_model_len < asked and _only_cache_fails(estimate):
-        sentences.append(f"the largest max_model_len that starts for certain is {estimate.largest_max_model_len:,}.")
+    shorter = estimate.largest_max_model_len
+    if not estimate.fits and shorter and shorter < asked and _only_cache_fails(estimate):
+        sentences.append(f"the largest max_model_len that starts for certain is {shorter:,}.")
     sentences += _links(estimate)
     error = measured_error()
     sentences.append(

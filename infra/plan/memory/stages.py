@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 from infra.catalog.types import Accelerator
 from infra.diagnosis import Diagnosis
@@ -25,7 +25,7 @@ QUANTIZED_SPREAD = 0.012  # and modules that a quantised checkpoint leaves alone
 OPTIONAL_KERNELS = 0.013
 
 
-@lru_cache(maxsize=65536)
+@cache
 def stage_memory(
     architecture: Architecture,
     accelerator: Accelerator,

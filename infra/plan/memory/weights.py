@@ -7,7 +7,7 @@ stage, the head on the last.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from math import ceil
 
 from infra.plan.architecture.partition import MXFP4_ROUNDING, padded_vocabulary, pipeline_stages
@@ -60,7 +60,7 @@ def count_active_parameters(architecture: Architecture) -> int:
     )
 
 
-@lru_cache(maxsize=65536)
+@cache
 def weights_bytes_per_rank(
     architecture: Architecture,
     *,
@@ -110,7 +110,7 @@ def weights_bytes_per_rank(
     return tuple(sizes)
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _ignored_modules(architecture: Architecture, quantization: Quantization | None) -> tuple[frozenset[str], ...]:
     """Per layer the modules that the quantisation leaves alone."""
     nothing = (frozenset(),) * architecture.layers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 
 from infra.catalog.types import NodeShape
 from infra.plan.architecture.types import Architecture
@@ -16,7 +16,7 @@ def candidate_sizes(architecture: Architecture, machines: Machines, constraints:
     return _candidates(architecture, machines.shape.gpus, machines.nodes, constraints)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def tiers(
     architecture: Architecture, machines: Machines, constraints: SizeConstraints
 ) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
@@ -55,7 +55,7 @@ def _is_preferred(architecture: Architecture, shape: NodeShape, size: Size, cons
     return size.tensor_parallel_size == max(dividing, default=1)
 
 
-@lru_cache(maxsize=4096)
+@cache
 def _candidates(architecture: Architecture, gpus_per_node: int, nodes: int, constraints: SizeConstraints) -> tuple[Size, ...]:
     return tuple(dict.fromkeys(_enumerate(architecture, gpus_per_node, nodes, constraints)))
 

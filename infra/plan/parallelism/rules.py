@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from math import ceil
 
 from infra.plan.architecture.partition import MXFP4_ROUNDING, kv_heads_per_rank, padded_vocabulary, round_up
@@ -78,7 +78,7 @@ def _remedy(architecture: Architecture, size: int, quantization: str | None, exp
     return text + "."
 
 
-@lru_cache(maxsize=65536)
+@cache
 def _refusals(
     architecture: Architecture, size: int, quantization: Quantization | None, expert_parallel: bool, data_parallel_size: int
 ) -> tuple[Refusal, ...]:
@@ -143,8 +143,8 @@ def _widths(architecture: Architecture, size: int, expert_parallel: bool, data_p
         yield Refusal(
             rule="MlpWidth", message=f"{architecture.name} has an MLP width of {architecture.intermediate}, not divisible by {size}"
         )
-    moe = architecture.moe
-    if moe is None or not architecture.is_moe:
+    moe = architecture.routed_experts
+    if moe is None:
         return
     ranks = size * data_parallel_size
     if not expert_parallel and moe.intermediate % ranks:
@@ -165,9 +165,7 @@ def _quantized_widths(
         return
     if quantization.form == "block" and not quantization.online:
         yield from _block_widths(architecture, size, quantization, expert_parallel, data_parallel_size)
-    elif (
-        quantization.form == "group" and quantization.group_size > 0 and quantization.method != "mxfp4" and not quantization.online
-    ):
+    elif quantization.form == "group" and quantization.method != "mxfp4" and not quantization.online:
         yield from _group_widths(architecture, size, quantization, expert_parallel, data_parallel_size)
 
 
@@ -177,13 +175,11 @@ def _block_widths(
     """FP8 blocks must not be cut. vLLM's Triton kernel can refine the scales of some checkpoints instead; a plan does not rely on
     one kernel."""
     block = quantization.block_out
-    seen: set[tuple[str, int, int]] = set()
-    for name, width, ranks in _split_widths(architecture, size, expert_parallel, data_parallel_size):
+    for name, width, ranks in dict.fromkeys(_split_widths(architecture, size, expert_parallel, data_parallel_size)):
         if ranks == 1 and name != "expert width":
             continue
         part = width // ranks
-        if width % ranks == 0 and part % block and (name, width, ranks) not in seen:
-            seen.add((name, width, ranks))
+        if width % ranks == 0 and part % block:
             yield Refusal(
                 rule="Fp8BlockWidth",
                 message=f"{architecture.name} is quantised in FP8 blocks of {block}: its {name} {width} over {ranks} ranks is {part}, "
@@ -213,8 +209,8 @@ def _split_widths(
     """What tensor parallel cuts: name, whole width, ranks that share it."""
     if "dense" in architecture.mlp:
         yield "MLP width", architecture.intermediate, size
-    moe = architecture.moe
-    if moe is not None and architecture.is_moe:
+    moe = architecture.routed_experts
+    if moe is not None:
         if not expert_parallel:
             yield "expert width", moe.intermediate, size * data_parallel_size
         if moe.shared_intermediate:

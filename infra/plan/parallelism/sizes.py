@@ -85,11 +85,6 @@ def arrange(tensor: int, pipeline: int, data: int, experts: bool, gpus_per_node:
     A tensor-parallel group larger than a machine takes machines whole. None where no equal pods exist.
     """
     total = tensor * pipeline * data
-    if total <= gpus_per_node:
-        return Size(
-            tensor_parallel_size=tensor, pipeline_parallel_size=pipeline, data_parallel_size=data, expert_parallel=experts,
-            gpus_per_pod=total, pods_per_replica=1,
-        )  # fmt: skip
     unit = min(tensor, gpus_per_node)
     for pods in range(ceil(total / gpus_per_node), total + 1):
         if total % pods == 0 and (total // pods) % unit == 0:

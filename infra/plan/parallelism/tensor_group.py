@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Literal
 
 from infra.catalog.types import Accelerator, NodeShape
@@ -47,7 +47,7 @@ class TensorGroup:
         return f"{where}; tensor parallel {self.size} {link}" if self.size > 1 else f"{where}; {link}"
 
 
-@lru_cache(maxsize=16384)
+@cache
 def tensor_group(shape: NodeShape, accelerator: Accelerator, size: int, gpus: int) -> TensorGroup:
     """The best place that the machine has for a pod of `gpus` GPUs with groups of `size`."""
     return TensorGroup(

@@ -174,5 +174,5 @@ def _bound(
         )
         for node in pool.shape.numa_nodes
     ]
-    whole = all(whole_cores_only(resident, pool.threads_per_core) for resident in residents)
+    whole = all(whole_cores_only(resident.pod, pool.threads_per_core) for resident in residents)
     return never_blocked(rooms, residents, pool.resource_name) if whole else None

@@ -59,17 +59,17 @@ def _need(resident: Resident, resource_name: str) -> tuple[int, int, int] | None
 def _lacks(room: NumaRoom, need: tuple[int, int, int]) -> list[int | None]:
     """By resource, how much of the node the others must hold so that it lacks that resource for the pod; None: it cannot lack it."""
     lacks: list[int | None] = []
-    for there, wanted in zip((room.gpus, room.cpus, room.memory_bytes), need, strict=True):
-        lacks.append(None if there is None or not wanted else max(there - wanted + 1, 0))
+    for available, requested in zip((room.gpus, room.cpus, room.memory_bytes), need, strict=True):
+        lacks.append(None if available is None or not requested else max(available - requested + 1, 0))
     return lacks
 
 
 def _slots(room: NumaRoom, need: tuple[int, int, int]) -> int:
     """How many such pods a node holds; equal pods cannot waste room, so that they always fit while there are no more of them than slots."""
     fits = [
-        there // wanted
-        for there, wanted in zip((room.gpus, room.cpus, room.memory_bytes), need, strict=True)
-        if wanted and there is not None
+        available // requested
+        for available, requested in zip((room.gpus, room.cpus, room.memory_bytes), need, strict=True)
+        if requested and available is not None
     ]
     return min(fits, default=0)
 
@@ -78,7 +78,7 @@ def _can_block(rooms: Sequence[NumaRoom], need: tuple[int, int, int], others: Se
     choices = [[(r, lack) for r, lack in enumerate(_lacks(room, need)) if lack is not None and lack <= others[r]] for room in rooms]
     for assignment in product(*choices):
         held = [sum(lack for r, lack in assignment if r == resource) for resource in range(3)]
-        if all(amount <= there for amount, there in zip(held, others, strict=True)):
+        if all(amount <= available for amount, available in zip(held, others, strict=True)):
             return True
     return False
 

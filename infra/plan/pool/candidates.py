@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from infra.plan.pod_shape import PodShape
 from infra.plan.pool.candidate import MOST_NUMA_NODES_ENUMERATED, CandidateConfiguration
 from infra.plan.pool.gpu_pool import GpuPool
 from infra.plan.pool.memory_split import MemorySplit, memory_splits, usable_bytes
-from infra.plan.pool.proof import Resident
 from infra.plan.pool.widths import NodeWidths
 from infra.units import parse_cpu_list, parse_millicpu
 
@@ -24,10 +24,11 @@ def candidates(pool: GpuPool, policy: str) -> Iterator[CandidateConfiguration]:
 
 def _with_pods(pool: GpuPool, policy: str, shapes: tuple[PodShape, ...], widths: NodeWidths) -> Iterator[CandidateConfiguration]:
     options = pool.user.cpu_manager_policy_options
-    spans = any(widths.spans(pod) > 1 and (widths.cpus.of_request(pod.cpu) or 0) > 1 for pod in shapes)
+    spans = any(widths.spans(pod) > 1 and pod.cpu > widths.cpus.largest for pod in shapes)
     incompatible = {"align-by-socket", "prefer-align-cpus-by-uncorecache"} & set(options)
     distribute = pool.chooses_cpu_options and spans and not incompatible
-    whole = all(whole_cores_only(resident, pool.threads_per_core) for resident in _all_residents(pool, shapes))
+    pods = [*(shape.pod for shape in shapes), *(tenant.pod for tenant in pool.guaranteed_co_tenants)]
+    whole = all(whole_cores_only(pod, pool.threads_per_core) for pod in pods)
     whole = whole and not (distribute and _reserves_half_cores(pool))  # both together may loop for ever then
     given = options.get("full-pcpus-only")
     full_pcpus_only = pool.chooses_cpu_options and whole if given is None else given == "true"
@@ -63,10 +64,6 @@ def _reserves_half_cores(pool: GpuPool) -> bool:
     return -(-millicpu // 1000) % pool.threads_per_core != 0
 
 
-def _all_residents(pool: GpuPool, shapes: Sequence[PodShape]) -> list[Resident]:
-    return [*pool.residents(shapes, (1,) * len(shapes)), *pool.guaranteed_co_tenants]
-
-
 def _memory_choices(pool: GpuPool) -> Iterator[tuple[str, MemorySplit | None]]:
     """Memory manager policies, and the split of the reservation that the plan chooses; pinned memory first."""
     if pool.user_sets("reservedMemory"):
@@ -97,10 +94,10 @@ def _fits_everywhere(pool: GpuPool, splits: Sequence[MemorySplit]) -> bool:
         for node in pool.shape.numa_nodes
         if node.memory_bytes and node.cpus
     ]
-    return largest <= min(rooms, default=0)
+    return largest <= min(rooms)
 
 
-def whole_cores_only(resident: Resident, threads_per_core: int) -> bool:
-    return all(
-        parse_millicpu((c.get("limits") or {}).get("cpu", 0)) % (1000 * threads_per_core) == 0 for c in resident.pod["containers"]
-    )
+def whole_cores_only(pod: Mapping[str, Any], threads_per_core: int) -> bool:
+    """Whether all containers of a pod ask for whole physical cores; init containers aside."""
+    limits = [container.get("limits") or {} for container in pod["containers"]]
+    return all(parse_millicpu(limit.get("cpu", 0)) % (1000 * threads_per_core) == 0 for limit in limits)

@@ -143,23 +143,25 @@ def _decide_pods(pool: GpuPool, proven: ProvenConfiguration, layout: Layout) -> 
 
 
 def _numa_nodes(pool: GpuPool, kubelet: Kubelet) -> tuple[NumaNodePlan, ...]:
-    pinned = kubelet.allocatable_memory_bytes
-    with_memory = [node.id for node in pool.shape.numa_nodes if node.memory_bytes]
-    kept = int(kubelet.capacity["memory"]) - int(kubelet.allocatable["memory"])
-    share, rest = divmod(kept, max(len(with_memory), 1))
-    plans = []
-    for node in pool.shape.numa_nodes:
-        memory = node.memory_bytes or 0
-        even = max(memory - share - (rest if node.id == with_memory[0] else 0), 0) if node.id in with_memory else 0
-        plans.append(
-            NumaNodePlan(
-                id=node.id,
-                cpus=node.cpus or (),
-                reserved_cpus=tuple(sorted(set(node.cpus or ()) & kubelet.reserved_cpus)),
-                memory_bytes=memory,
-                allocatable_memory_bytes=pinned.get(node.id, even),
-                gpus=node.gpus or (),
-                nics=node.nics,
-            )
+    memory = kubelet.allocatable_memory_bytes or _evenly_reserved(pool, kubelet)
+    return tuple(
+        NumaNodePlan(
+            id=node.id,
+            cpus=node.cpus or (),
+            reserved_cpus=tuple(sorted(kubelet.reserved_cpus.intersection(node.cpus or ()))),
+            memory_bytes=node.memory_bytes or 0,
+            allocatable_memory_bytes=memory.get(node.id, 0),
+            gpus=node.gpus or (),
+            nics=node.nics,
         )
-    return tuple(plans)
+        for node in pool.shape.numa_nodes
+    )
+
+
+def _evenly_reserved(pool: GpuPool, kubelet: Kubelet) -> dict[int, int]:
+    """Memory that pods may get of each NUMA node where none is pinned: what the node reserves may come from any."""
+    nodes = {node.id: node.memory_bytes for node in pool.shape.numa_nodes if node.memory_bytes}
+    reserved_bytes = int(kubelet.capacity["memory"]) - int(kubelet.allocatable["memory"])
+    share, rest = divmod(reserved_bytes, max(len(nodes), 1))
+    first = next(iter(nodes), None)
+    return {node: max(size - share - (rest if node == first else 0), 0) for node, size in nodes.items()}

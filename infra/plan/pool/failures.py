@@ -108,7 +108,7 @@ def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: N
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
         f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, position)}. "
-        f"Use fewer replicas, or at least {_nodes_wanted(pool, candidate, capacity)} nodes."
+        f"Use fewer replicas, or at least {_nodes_required(pool, candidate, capacity)} nodes."
     )
     return Finding(location=Location(field="replicas", pod=position), code="PoolTooSmall", message=Message.of(text))
 
@@ -131,7 +131,7 @@ def _because(candidate: CandidateConfiguration, capacity: NodeCapacity, position
     return f" ({_pods(count)} on one node need {amount(resource, needed)} {resource}, and {amount(resource, there)} is there)"
 
 
-def _nodes_wanted(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity) -> int:
+def _nodes_required(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity) -> int:
     low, high = pool.nodes, pool.nodes + sum(pod.copies for pod in candidate.shapes)
     while low < high:
         middle = (low + high) // 2

@@ -11,7 +11,7 @@ from infra.catalog.types import NodeShape
 from infra.config.pools import CoTenant
 from infra.diagnosis import Diagnosis
 from infra.kubelet import Device, Kubelet, Machine
-from infra.kubelet.configuration.advice import advise
+from infra.kubelet.advice import advise
 from infra.plan.daemons import node_overhead
 from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.placement import Load, NodeCapacity

@@ -44,6 +44,10 @@ class Widths:
             return 0
         return next((count for count, total in enumerate(accumulate(self.capacities), 1) if total >= request), None)
 
+    def nodes_of(self, request: int) -> int:
+        """The width of a request; 0 too where the whole machine cannot hold it, since then no policy matters."""
+        return self.of_request(request) or 0
+
     def least_of_width(self, width: int) -> int:
         """The smallest request that needs `width` nodes."""
         return sum(self.capacities[: width - 1]) + 1

@@ -31,9 +31,11 @@ def memory_splits(total_bytes: int, shape: NodeShape) -> tuple[MemorySplit, ...]
 
     Every way adds up to the byte: the kubelet compares the sum only, and lets each node serve what is left of it.
     """
-    nodes = [node for node in shape.numa_nodes if node.cpus and node.memory_bytes]
+    usable = {
+        node.id: usable_bytes(node.memory_bytes, node.hugepages) for node in shape.numa_nodes if node.cpus and node.memory_bytes
+    }
     splits: list[MemorySplit] = []
-    level = _level(total_bytes, {node.id: usable_bytes(node.memory_bytes or 0, node.hugepages) for node in nodes})
+    level = _level(total_bytes, usable)
     if level is not None:
         text = ", ".join(f"{mebibytes(value)} on NUMA node {node}" for node, value in sorted(level.items()) if value)
         splits.append(
@@ -41,18 +43,14 @@ def memory_splits(total_bytes: int, shape: NodeShape) -> tuple[MemorySplit, ...]
                 by_node=level,
                 reason=f"reservedMemory is divided so that the NUMA nodes have equal room left ({text}): with all of it on one node, of two equal "
                 "pods one would not fit (kubernetes/kubernetes#120733)."
-                if len(nodes) > 1
+                if len(usable) > 1
                 else f"reservedMemory is {text}.",
             )
         )
-    for node in nodes:
-        if len(nodes) > 1 and total_bytes < usable_bytes(node.memory_bytes or 0, node.hugepages):
-            splits.append(
-                MemorySplit(
-                    by_node={node.id: total_bytes},
-                    reason=f"reservedMemory lies on NUMA node {node.id} alone: the planned pods need the whole of another node.",
-                )
-            )
+    for node, size in usable.items():
+        if len(usable) > 1 and total_bytes < size:
+            reason = f"reservedMemory lies on NUMA node {node} alone: the planned pods need the whole of another node."
+            splits.append(MemorySplit(by_node={node: total_bytes}, reason=reason))
     return tuple(splits)
 
 
@@ -63,7 +61,7 @@ def usable_bytes(memory_bytes: int, hugepages: Sequence[tuple[str, int]]) -> int
 
 def _level(total_bytes: int, usable: Mapping[int, int]) -> dict[int, int] | None:
     """Takes `total_bytes` from the fullest nodes so that what remains is as equal as possible, in whole MiB but for one node."""
-    if not usable or total_bytes >= sum(usable.values()):
+    if total_bytes >= sum(usable.values()):
         return None
     units, rest = divmod(total_bytes, MIB)
     order = sorted(usable, key=lambda node: (-usable[node], node))

@@ -12,7 +12,8 @@ from infra.plan.model.kubelet import KubeletPlan, default_of
 from infra.plan.pool.memory_split import mebibytes
 from infra.units import MIB, format_bytes, format_cpu_list, parse_bytes, parse_cpu_list, parse_quantity
 
-# Amazon's EKS image reserves 255Mi and 11Mi a pod for the kubelet and container runtime; OpenShift keeps 1Gi for the system's own services.
+# Amazon's EKS image reserves 255Mi and 11Mi a pod for the kubelet and container runtime; OpenShift keeps 1Gi for the system's own
+# services.
 _KUBE_BASE_BYTES, _KUBE_BYTES_PER_POD, _SYSTEM_BYTES = 255 * MIB, 11 * MIB, 1024 * MIB
 _AMOUNTS = ("kubeReserved", "systemReserved")
 _MOST_CPUS_TOLD = 16

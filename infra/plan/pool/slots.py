@@ -40,7 +40,7 @@ def lay_out(pool: GpuPool, proven: ProvenConfiguration, kubelet: Kubelet) -> Lay
                 groups[position].append(SlotGroup(nodes=count, slots=slots))
         free = pool.shape.gpus - sum(pods * pod.gpus for pods, pod in zip(load, shapes, strict=True))
         idle += count * free
-        stranded += count * (free - _usable(filled, shapes, load, free, proven.capacity))
+        stranded += count * (free - _usable(filled, shapes, load, proven.capacity))
     return Layout(
         slots=tuple(map(tuple, groups)),
         places=tuple(_places(pool, pod, found) for pod, found in zip(shapes, proven.proof.footprints, strict=True)),
@@ -82,20 +82,20 @@ def _places(pool: GpuPool, pod: PodShape, footprints: Iterable[Footprint]) -> tu
     return tuple(sorted(slots, key=lambda slot: (slot.numa_nodes, slot.gpus, slot.memory_numa)))
 
 
-def _usable(kubelet: Kubelet, shapes: Sequence[PodShape], load: Load, free: int, capacity: NodeCapacity) -> int:
+def _usable(kubelet: Kubelet, shapes: Sequence[PodShape], load: Load, capacity: NodeCapacity) -> int:
     """GPUs of a node that more pods of the planned sizes could still take, anti-affinity aside; the best of filling by size up and down."""
-    most = 0
     by_size = sorted(range(len(shapes)), key=lambda position: shapes[position].gpus)
-    for order in (by_size, by_size[::-1]):
-        state, counts, used = kubelet.copy(), load, 0
-        for position in order:
-            pod = shapes[position]
-            while 0 < pod.gpus <= free - used:
-                more = (*counts[:position], counts[position] + 1, *counts[position + 1 :])
-                if not capacity.holds(shapes, more):
-                    break
-                if not state.admit({"name": f"more-{position}-{counts[position]}", **pod.pod}).admitted:
-                    break
-                counts, used = more, used + pod.gpus
-        most = max(most, used)
-    return most
+    return max(_filled_up(kubelet.copy(), shapes, load, capacity, order) for order in (by_size, by_size[::-1]))
+
+
+def _filled_up(kubelet: Kubelet, shapes: Sequence[PodShape], load: Load, capacity: NodeCapacity, order: Sequence[int]) -> int:
+    taken = 0
+    for position in order:
+        pod = shapes[position]
+        while True:
+            more = (*load[:position], load[position] + 1, *load[position + 1 :])
+            started = {"name": f"more-{position}-{more[position]}", **pod.pod}
+            if not capacity.holds(shapes, more) or not kubelet.admit(started).admitted:
+                break
+            load, taken = more, taken + pod.gpus
+    return taken

@@ -44,7 +44,7 @@ class NodeWidths:
 
     def spans(self, pod: PodShape) -> int:
         """NUMA nodes that the pod's GPUs need; 0 where the devices have no NUMA node or the machine has too few."""
-        return self.gpus.of_request(pod.gpus) or 0 if self.gpus.capacities else 0
+        return self.gpus.nodes_of(pod.gpus)
 
     def with_enough_cpus(self, pod: PodShape) -> PodShape:
         """The pod with as many CPUs as need the NUMA nodes of its GPUs, in whole cores and evenly; unchanged where the CPUs are given.
@@ -66,9 +66,9 @@ class NodeWidths:
             return None
         needs = [("GPUs", pod.gpus, self.spans(pod))]
         if self.pins_cpus:
-            needs.append(("CPUs", pod.cpu, self.cpus.of_request(pod.cpu) or 0))
+            needs.append(("CPUs", pod.cpu, self.cpus.nodes_of(pod.cpu)))
         if self.memory is not None:
-            needs.append(("memory", pod.memory_bytes, self.memory.of_request(pod.memory_bytes) or 0))
+            needs.append(("memory", pod.memory_bytes, self.memory.nodes_of(pod.memory_bytes)))
         return self._not_single(needs) if policy == "single-numa-node" else self._not_equal(needs)
 
     def _not_single(self, needs: list[tuple[str, int, int]]) -> Conflict | None:

@@ -13,9 +13,8 @@ from infra.kubelet import KubeletRefuses
 from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.pool.failures import in_words, will_not_start
 from infra.plan.pool.proof import Event, Refusal
-from infra.plan.pool.reading import read_pool
 from infra.plan.pool.search import search
-from tests.support.gpu_pools import decide, node_shape, pod_shape, pool_names, requirements
+from tests.support.gpu_pools import decide, gpu_pool, node_shape, pod_shape, pool_names
 
 
 def free(gpus: int = 4, **fields: Any):
@@ -110,11 +109,9 @@ def test_a_refusal_tells_the_order_and_the_numbers_of_an_empty_node():
     }
 
 
-def pool_with(*tenants: str, kubelet: dict[str, Any] | None = None):
+def pool_with(*tenants: str):
     co_tenants = tuple(CoTenant.model_validate({"name": name, "cpu": "1", "memory": "1Gi"}) for name in tenants)
-    pool = read_pool(requirements(node_shape(), pod_shape(), pod_shape(), co_tenants=co_tenants, kubelet=kubelet)).pool
-    assert pool is not None
-    return pool
+    return gpu_pool(node_shape(), pod_shape(), pod_shape(), co_tenants=co_tenants)
 
 
 def test_a_refusal_names_pods_and_co_tenants_by_their_numbers():
@@ -185,11 +182,20 @@ MIXED = tuple(free(gpus=1, cpu=2 * size, memory="8Gi", copies=3) for size in (1,
 )
 def test_more_states_than_can_be_looked_at_are_no_proof(budget, words):
     settings = {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "None"}
-    pool = read_pool(requirements(node_shape(), *MIXED, nodes=4, kubelet=settings)).pool
-    assert pool is not None
+    pool = gpu_pool(node_shape(), *MIXED, nodes=4, kubelet=settings)
     proven, failures = search(replace(pool, **budget))
     assert proven is None
     (found,) = [failure.finding.worded(pool_names(3)) for failure in failures]
     assert (found.path, found.code) == ("nodePools[0]", "NotProven")
     assert found.message.startswith(f"admission under restricted is not proven: {words}")
     assert found.message.endswith(". Use dedicated pools for pods of different size.")
+
+
+def test_the_states_of_all_kinds_of_nodes_together_are_bounded():
+    pool = gpu_pool(node_shape(), free(copies=2), kubelet={"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "None"})
+    proven, _ = search(pool)
+    assert proven is not None
+    states = proven.proof.states // 2  # of one of two orders of the devices
+    assert search(replace(pool, most_states_in_all=states + states))[0] is not None
+    (failure,) = search(replace(pool, most_states_in_all=states))[1]
+    assert f"more than {states} states of 2 kinds of nodes" in failure.reason.worded(pool_names(1))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from infra.kubelet import Device, Kubelet, Machine
 from infra.plan.pool.bound import NumaRoom, never_blocked
-from infra.plan.pool.proof import Event, NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
+from infra.plan.pool.proof import ContainerFootprint, Event, Footprint, NumaMap, Proof, Refusal, Resident, Undecided, fill, prove
 
 GPU = "nvidia.com/gpu"
 
@@ -199,3 +199,54 @@ def compare_with_exact_states(policy: str, kinds: list[tuple[int, int, int, str]
     outcome = prove(start, residents, NumaMap(document, devices))
     if expected is not None:
         assert isinstance(outcome, Refusal) == expected, (outcome, fields)
+
+
+def test_a_kubelet_that_gives_nothing_to_itself_has_one_place():
+    document, devices = machine(2, 4, 2)
+    outcome = prove(kubelet(document, devices, cpuManagerPolicy="none"), [resident(3, 2, 1, 0)], NumaMap(document, devices))
+    assert isinstance(outcome, Proof)
+    assert (outcome.states, outcome.share_cores) == (3, frozenset())
+    (place,) = outcome.footprints[3]
+    assert place.numa_nodes == ()
+
+
+def test_states_are_counted_up_to_which_of_equal_pods_runs():
+    document, devices = machine(2, 4, 2)
+    numa, start = NumaMap(document, devices), kubelet(document, devices)
+    outcome = prove(start, [resident(0, 2, 2, 2)], numa)
+    assert isinstance(outcome, Proof) and outcome.states == 4  # none, one on either node, both
+    assert isinstance(prove(start, [resident(0, 2, 2, 2)], numa, most_states=4), Proof)
+    assert prove(start, [resident(0, 2, 2, 2)], numa, most_states=3) == Undecided(3, outcome.footprints)
+
+
+def test_parts_of_cores_are_seen():
+    document, devices = machine(2, 4, 2)
+    numa = NumaMap(document, devices)
+    assert numa.split_cores([1, 9, 2]) == ((0, 1),)
+    assert numa.split_cores([1, 2, 5]) == ((0, 2), (1, 1))
+    assert numa.split_cores([1, 9]) == ()
+    outcome = prove(kubelet(document, devices), [resident(0, 1, 1, 1), resident(1, 1, 2, 1)], numa)
+    assert isinstance(outcome, Proof)
+    assert outcome.share_cores == {0}
+
+
+def test_devices_without_a_numa_node_are_counted_under_minus_one():
+    document, devices = machine(2, 4, 2)
+    nowhere = {GPU: [{"id": device["id"], "numa": []} for device in devices[GPU]]}
+    outcome = prove(kubelet(document, nowhere), [resident(0, 1, 2, 2)], NumaMap(document, nowhere))
+    assert isinstance(outcome, Proof)
+    assert {place.container("c").devices for place in outcome.footprints[0]} == {((-1, 2),)}
+    assert {place.numa_nodes for place in outcome.footprints[0]} == {(0,)}
+
+
+def test_a_footprint_lies_where_cpus_devices_or_memory_do():
+    def at(cpus: int, devices: int, memory: int) -> ContainerFootprint:
+        return ContainerFootprint(name="c", cpus=((cpus, 4),), devices=((devices, 1),), memory_numa=(memory,), topology=())
+
+    assert Footprint((at(3, 1, 2), at(3, -1, 0))).numa_nodes == (0, 1, 2, 3)
+
+
+def test_filling_stops_at_the_first_refusal_of_a_kind_and_goes_on_with_the_next():
+    document, devices = machine(2, 4, 2)
+    _, admitted = fill(kubelet(document, devices), [resident(5, 3, 2, 2), resident(6, 1, 2, 0)], NumaMap(document, devices))
+    assert {number: len(pods) for number, pods in admitted.items()} == {5: 2, 6: 1}

@@ -9,7 +9,7 @@ import pytest
 from infra.catalog.types import NodeShape
 from infra.diagnosis import Diagnosis
 from infra.kubelet.configuration.fields import FIELDS
-from infra.plan.model.kubelet import KubeletPlan
+from infra.plan.model.kubelet import KubeletPlan, default_of
 from infra.plan.pool.fields import read_user_fields
 from infra.plan.pool.platforms import PlatformFields, kube_reserved_millicpu
 from infra.plan.pool.reserve import Reservations, reserve, reserved_cores
@@ -36,7 +36,9 @@ def test_the_default_reservation_follows_a_public_rule():
     assert reserved({"maxPods": 32}, node_shape())[0].fields["kubeReserved"] == {"memory": f"{255 + 11 * 32}Mi"}
 
 
-@pytest.mark.parametrize(("threshold", "total"), [("100Mi", 1124), ("1Gi", 2048), ("0%", 1024), ("100%", 1024), ("5%", None)])
+@pytest.mark.parametrize(
+    ("threshold", "total"), [("100Mi", 1124), ("1Gi", 2048), ("0%", 1024), ("0", 1024), ("100%", 1024), ("5%", None)]
+)
 def test_the_memory_threshold_is_a_summand(threshold, total):
     user = {"kubeReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": threshold}}
     reservations, problems = reserved(user, node_shape())
@@ -51,6 +53,7 @@ def test_the_memory_threshold_is_a_summand(threshold, total):
         ({"systemReserved": {"memory": "-1Gi"}}, "k.systemReserved.memory"),
         ({"kubeReserved": {"cpu": "10%"}}, "k.kubeReserved.cpu"),
         ({"evictionHard": {"memory.available": "many"}}, "k.evictionHard.memory.available"),
+        ({"evictionHard": {"memory.available": "-1Mi"}}, "k.evictionHard.memory.available"),
         ({"reservedSystemCPUs": "3-1"}, "k.reservedSystemCPUs"),
         ({"reservedSystemCPUs": "0-223"}, "k.reservedSystemCPUs"),
         ({"reservedSystemCPUs": "220-225"}, "k.reservedSystemCPUs"),
@@ -58,6 +61,40 @@ def test_the_memory_threshold_is_a_summand(threshold, total):
 )
 def test_what_is_no_quantity_or_cpu_list_is_told_with_its_path(user, path):
     assert [problem.path for problem in reserved(user, node_shape())[1]] == [path]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("220-224", "names 1 CPUs that dgx-h100 does not have (224)"), ("0,224-239", "names 16 CPUs"), ("0,224-240", "names 17 CPUs")],
+)
+def test_of_many_cpus_outside_the_machine_sixteen_are_told(text, told):
+    (problem,) = reserved({"reservedSystemCPUs": text}, node_shape())[1]
+    assert told in problem.message
+    assert ("239, ...)" in problem.message) == (told == "names 17 CPUs")
+    assert problem.message.endswith("its 224 CPUs are 0-223.")
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ({}, "reservedSystemCPUs 0,56,112,168: the first physical core of each NUMA node with CPUs (4 of 224 CPUs)"),
+        ({"kubeReserved": {"cpu": "500m"}, "systemReserved": {"cpu": "1"}}, "kubeReserved and systemReserved keep 1.5 CPUs as the stack file says"),
+        ({"reservedSystemCPUs": "0,1,112"}, "reservedSystemCPUs takes single threads of 1 physical cores (1,113 first)"),
+        ({"evictionHard": {"nodefs.available": "5%"}}, "evictionHard keeps the kubelet's defaults for memory.available, nodefs.inodesFree,"),
+    ],
+)  # fmt: skip
+def test_reservations_say_why(user, words):
+    reservations, problems = reserved(user, node_shape())
+    assert not problems
+    assert sum(reason.startswith(words) for reason in reservations.reasons) == 1
+
+
+def test_whole_cores_and_complete_maps_need_no_reason():
+    complete = dict.fromkeys(default_of("evictionHard"), "5%") | {"memory.available": "1Gi"}
+    user = {"reservedSystemCPUs": "0,112", "evictionHard": complete, "kubeReserved": {"memory": "1Gi"}}
+    reservations, _ = reserved(user, node_shape())
+    assert reservations.reasons == ()
+    assert reservations.sum_in_words == "kubeReserved 1024Mi + evictionHard 1024Mi"
 
 
 def test_numbers_and_booleans_become_the_strings_that_a_kubelet_reads():

@@ -11,6 +11,7 @@ import pytest
 from tests.tools.toolchain.world import BUILD, PROGRAM, World
 from tools.toolchain import ToolchainError, wheel
 from tools.toolchain.on_path import version_key
+from tools.toolchain.pins import read_pins
 
 ON_PATH = "path = { arguments = [\"--version\"], pattern = 'thing (\\S+)' }"
 
@@ -242,3 +243,15 @@ def test_our_own_sources_decide_the_entry_and_comments_of_go_mod_do_not(world: W
 )
 def test_versions_are_read_as_numbers(version: str, numbers: tuple[int, ...]) -> None:
     assert version_key(version) == numbers
+
+
+def test_a_part_of_a_tier_is_brought_only_by_name(world: World) -> None:
+    chain = world.toolchain('tier = "record"')
+    assert chain.ensure() == {}
+    assert world.builds() == 0
+    assert set(chain.ensure(["thing"])) == {"thing"}
+    assert world.builds() == 1
+
+
+def test_neither_the_cluster_nor_the_tests_build_the_recorder() -> None:
+    assert [part.name for part in read_pins().parts.values() if part.tier] == ["kubeletanswers"]

@@ -9,10 +9,10 @@ from typing import Any
 
 from infra.errors import ConfigError
 from infra.kubelet.quantity import Quantity, parse_json_quantity
+from infra.kubelet.resource_names import is_pod_level_resource
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
-HUGEPAGES_PREFIX = "hugepages-"
 _MILLI = 10**6
 
 # Amounts are thousandths: the API server rounds every quantity up to them.
@@ -162,14 +162,6 @@ def aggregate(app: list[ResourceList], init: tuple[Container, ...], *, requests:
         if amount > total.get(name, -1):
             total[name] = amount
     return total
-
-
-def is_pod_level_resource(name: str) -> bool:
-    return name in ("cpu", "memory") or name.startswith(HUGEPAGES_PREFIX)
-
-
-def is_memory(name: str) -> bool:
-    return name == "memory" or name.startswith(HUGEPAGES_PREFIX)
 
 
 def whole(milli: int) -> int:

@@ -1,19 +1,9 @@
-"""Record how the kubelet's own code merges base file, drop-ins and flags, as fixtures.
-
-cd tools/go/kube && go build -o /tmp/recordmerge ./recordmerge
-python -m tests.kubelet.record_merge --program /tmp/recordmerge
-"""
+"""Base files, drop-ins and flags whose merge by the kubelet's own code is recorded."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
 from typing import Any
 
-from tests.kubelet.agreement import FIXTURES, write
-
-MERGES = FIXTURES / "merges.json.gz"
 HEADER = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
@@ -147,6 +137,18 @@ SCENARIOS: dict[str, dict[str, Any]] = {
         "flags": ["--reserved-memory=0:memory=512Mi;1:memory=612Mi"],
     },
     "flags with underscores": {"base": STATIC, "dropins": None, "flags": ["--max_pods=5", "--topology_manager_policy=restricted"]},
+    "lists, headers and patterns as flags given twice": {
+        "base": STATIC,
+        "dropins": None,
+        "flags": [
+            "--register-with-taints=a=b:NoSchedule,c:NoExecute",
+            "--register-with-taints=d:NoSchedule",
+            "--cluster-dns=10.0.0.10,10.0.0.11",
+            "--cluster-dns=10.0.0.12",
+            "--manifest-url-header=A:1,A:2",
+            "--manifest-url-header=B:3",
+        ],
+    },
     "policy options as flags": {
         "base": STATIC,
         "dropins": None,
@@ -175,17 +177,3 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "an unknown gate": {"base": _base("featureGates: {NoSuchGate: true}\n"), "dropins": None, "flags": []},
     "a missing directory": {"base": STATIC, "dropins": {}, "flags": []},
 }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True, metavar="PATH", help="the built recordmerge")
-    args = parser.parse_args()
-    asked = json.dumps(list(SCENARIOS.values()))
-    answers = json.loads(subprocess.run([args.program], input=asked, capture_output=True, text=True, check=True).stdout)
-    write(MERGES, dict(zip(SCENARIOS, answers, strict=True)))
-    print(f"{len(answers)} merges recorded, {sum('error' in answer for answer in answers)} of them refused")
-
-
-if __name__ == "__main__":
-    main()
