@@ -30,7 +30,7 @@ def _same(planned: Any, running: Any, field: str) -> bool:
         return planned in ("", 0, False, None)
     if field == "reservedSystemCPUs":
         return parse_cpu_list(str(planned)) == parse_cpu_list(str(running))
-    if planned == running or str(planned) == str(running):
+    if str(planned) == str(running):
         return True
     try:
         return parse_quantity(planned) == parse_quantity(running)
