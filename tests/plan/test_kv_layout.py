@@ -161,7 +161,8 @@ def test_a_state_takes_a_page_of_its_own_kind() -> None:
     ]
     assert shape(alone) == [("state", 312, 16, (0, 1))]
     assert [g.state_pages for g in both.groups if g.cache.kind == "state"] == [3]
-    assert [g.state_pages for g in both.groups if g.cache.kind == "full"] == [1]
+    assert [g.state_pages for g in both.groups if g.cache.kind == "full"] == [0]
+    assert [g.state_pages for g in kv_cache_spec(small(encoder_decoder=True)).groups] == [0, 0]
     assert kv_cache_spec(small("mamba"), enable_prefix_caching=False).groups[0].state_pages == 1
 
 

@@ -373,7 +373,7 @@ def test_a_thousand_choices_take_less_than_a_second() -> None:
     """Memory is answered from a table here: the search itself must cost next to nothing."""
     architecture = model("Llama-3.3-70B-Instruct")
     pools = [machines("dgx-h100", nodes) for nodes in (1, 2, 3)]
-    verdict = MemoryVerdict(fits=True, concurrency=12.0, largest_max_model_len=8192, reason="")
+    verdict = MemoryVerdict(fits=True, concurrency=12.0, largest_max_model_len=8192, reason="", tokens=0)
     variants = [replace(architecture, name=f"model-{index}") for index in range(40)]
     choose(architecture, pools[1], lambda _: verdict)
     started = time.process_time()

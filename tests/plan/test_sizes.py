@@ -251,6 +251,10 @@ def verdict(concurrency: float, tokens: float) -> MemoryVerdict:
     return MemoryVerdict(fits=True, concurrency=concurrency, largest_max_model_len=0, reason="", tokens=tokens)
 
 
+def test_a_size_serves_at_most_the_sequences_that_vllm_batches_by_default() -> None:
+    assert SizeConstraints().max_num_seqs == 256 and SizeConstraints().replicas == 1
+
+
 @pytest.mark.parametrize(
     ("several", "found", "memory", "expected"),
     [

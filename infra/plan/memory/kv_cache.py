@@ -37,7 +37,7 @@ class LayerGroup:
     cache: LayerCache
     layers: tuple[int, ...]
     page_bytes_of_layer: tuple[int, ...]
-    state_pages: int = 1
+    state_pages: int = 0
 
     def blocks_per_request(self, max_model_len: int, in_flight_tokens: int) -> int:
         """Blocks that one request of max_model_len tokens may hold at once."""

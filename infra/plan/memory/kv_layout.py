@@ -128,7 +128,7 @@ def _groups(members: dict[LayerCache, list[int]], architecture: Architecture, pr
                     cache=layer_cache,
                     layers=chosen,
                     page_bytes_of_layer=tuple(_page_bytes(architecture, layer_cache, layer) for layer in chosen),
-                    state_pages=pages if layer_cache.kind == "state" else 1,
+                    state_pages=pages if layer_cache.kind == "state" else 0,
                 )
             )
     return groups

@@ -119,7 +119,7 @@ def _weights_spread(
 
 def _requested(accelerator: Accelerator, utilization: float, engine: EngineMemory) -> Span:
     memory, total_bytes = accelerator.memory, total_bytes_of(accelerator)
-    low, high = memory.torch_range_gib or (memory.torch_gib or 0.0, memory.torch_gib or 0.0)
+    low, high = memory.torch_range_gib or (total_bytes / GIB, total_bytes / GIB)
     low = min(low, memory.torch_vf_gib or low)
     spread = total_bytes * utilization * engine.budget_spread
     return Span(

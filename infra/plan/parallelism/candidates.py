@@ -52,7 +52,7 @@ def _is_preferred(architecture: Architecture, shape: NodeShape, size: Size, cons
         data_parallel_size=size.data_parallel_size,
     )
     dividing = [tensor for tensor in valid if shape.gpus % tensor == 0]
-    return size.tensor_parallel_size == max(dividing, default=1)
+    return dividing[-1:] == [size.tensor_parallel_size]
 
 
 @cache

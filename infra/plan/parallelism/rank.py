@@ -45,7 +45,7 @@ class MemoryVerdict:
     concurrency: float
     largest_max_model_len: int
     reason: str
-    tokens: float = 0
+    tokens: float
 
 
 class Fits(Protocol):
