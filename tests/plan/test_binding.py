@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from infra.catalog.types import NumaNode
 from infra.config.pools import CoTenant
 from infra.plan.binding import Unbound, bind_ranks, describe_binding
 from infra.plan.model import RankBinding
 from infra.plan.pool.proof import ContainerFootprint
+from infra.units import GIB
 from tests.support.gpu_pools import decide, node_shape, pod_shape
 
 BOTH = (0, 1)
@@ -126,6 +130,22 @@ def test_ranks_of_half_an_eight_numa_node_machine_are_bound_wherever_the_pod_lie
     assert any("the ranks follow their GPUs" in reason for reason in decision.pods[0].reasons)
     alone = decide(node_shape(), pod_shape(gpus=8, cpu=None, memory=None))
     assert not any("the ranks follow their GPUs" in reason for reason in alone.pods[0].reasons)
+
+
+def test_memory_of_a_node_without_cpus_is_not_bound_to():
+    two = node_shape(cpus=16, memory="64Gi", gpus=2)
+    beside = (
+        NumaNode(id=2, cpus=(), cores=(), memory_bytes=64 * GIB, gpus=()),
+        NumaNode(id=3, cpus=(), cores=(), memory_bytes=0, gpus=()),
+    )
+    decision = decide(
+        replace(two, numa_nodes=(*two.numa_nodes, *beside)),
+        pod_shape(gpus=4, cpu=None, memory="8Gi"),
+        kubelet={"memoryManagerPolicy": "None"},
+    )
+    bound = decision.pods[0].binding
+    assert bound is not None
+    assert bound.memory_nodes == (0, 1)
 
 
 def test_a_user_who_wants_pinned_memory_gets_it_and_the_binding_is_proven_with_it():

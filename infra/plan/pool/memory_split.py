@@ -68,9 +68,7 @@ def _level(total_bytes: int, usable: Mapping[int, int]) -> dict[int, int] | None
     taken = dict.fromkeys(usable, 0)
     for count in range(1, len(order) + 1):
         group = order[:count]
-        floor_bytes = usable[order[count]] if count < len(order) else 0
-        room = sum((usable[node] - floor_bytes) // MIB for node in group)
-        if room >= units or count == len(order):
+        if count == len(order) or sum((usable[node] - usable[order[count]]) // MIB for node in group) >= units:
             remaining_each = (sum(usable[node] for node in group) // MIB - units) // count
             for node in group:
                 taken[node] = max(0, usable[node] // MIB - remaining_each)

@@ -113,6 +113,11 @@ def test_cpus_are_distributed_unless_the_users_options_exclude_it(options, distr
     assert {one.distribute for one in found} == {distribute}
 
 
+@pytest.mark.parametrize(("gpus", "cpu", "distribute"), [(4, 16, False), (4, 18, True), (2, 18, False)])
+def test_only_cpus_of_several_nodes_for_gpus_of_several_nodes_are_distributed(gpus, cpu, distribute):
+    assert {one.distribute for one in tried("best-effort", pod(gpus=gpus, cpu=cpu))} == {distribute}
+
+
 @pytest.mark.parametrize(
     ("cpus", "fields", "whole"),
     [

@@ -197,5 +197,7 @@ def test_the_states_of_all_kinds_of_nodes_together_are_bounded():
     assert proven is not None
     states = proven.proof.states // 2  # of one of two orders of the devices
     assert search(replace(pool, most_states_in_all=states + states))[0] is not None
+    (failure,) = search(replace(pool, most_states_in_all=states + 1))[1]
+    assert "more than 1 states of a node with 2 pods of m0" in failure.reason.worded(pool_names(1))
     (failure,) = search(replace(pool, most_states_in_all=states))[1]
     assert f"more than {states} states of 2 kinds of nodes" in failure.reason.worded(pool_names(1))

@@ -71,6 +71,7 @@ def test_co_tenants_start_first():
         ((pod(gpus=1, cpu=2, memory="30Gi"),), 1, 3, 0),
         ((pod(gpus=1, cpu=2, memory="40Gi"),), 1, 3, 2),
         ((pod(gpus=3, cpu=16),), 1, 1, 1),
+        ((pod(gpus=1, cpu=7),), 1, 3, 1),  # the kubelet would admit a fourth, but the DaemonSets' CPU is the scheduler's
         ((pod(gpus=1, cpu=2, anti_affinity="required"),), 2, 7, 0),  # anti-affinity aside
         ((pod(gpus=2), pod(gpus=1, cpu=2)), 1, 1, 0),
         ((), 3, 12, 12),
@@ -110,6 +111,9 @@ def test_without_pinned_memory_the_reservation_counts_on_all_nodes_alike():
 
 
 def test_a_node_without_memory_has_none_to_give():
+    tiny = replace(SMALL, numa_nodes=(SMALL.numa_nodes[0], replace(SMALL.numa_nodes[1], memory_bytes=GIB)))
+    decision = decide(tiny, pod(), kubelet={"memoryManagerPolicy": "None"})
+    assert [node.allocatable_memory_bytes for node in decision.numa_nodes] == [64 * GIB - 2589 * MIB // 2, 0]
     bare = replace(SMALL, numa_nodes=(replace(SMALL.numa_nodes[0], memory_bytes=0), SMALL.numa_nodes[1]))
     decision = decide(bare, pod(), kubelet={"memoryManagerPolicy": "None"})
     assert [node.allocatable_memory_bytes for node in decision.numa_nodes] == [0, 64 * GIB - 2589 * MIB]
