@@ -51,7 +51,7 @@ class Part:
 
 
 def key_of_part(token: str, name: str) -> str:
-    return f"{token.rsplit(':', 1)[-1]}:{name}"
+    return f"{token.rpartition(':')[2]}:{name}"
 
 
 def child(manifest: Manifest, *, name: str = "", **options: Any) -> Object:

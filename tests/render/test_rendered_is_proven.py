@@ -167,7 +167,8 @@ def run(given: Planned, config: StackConfig, draw: Random) -> int:
         node = Node.of(pool, given.shapes[pool.name], more_memory=draw.choice((1.0, 1.05)))
         shapes, capacity = given.proven[pool.name], room_for_models(node, tenants)
         beside, models = others(given.plan, pool, tenants), given.plan.models_of(pool.name)
-        templates, gates = [templates_of(given.plan, model) for model in models], [gate_plan(given.plan, model) for model in models]
+        templates = [templates_of(given.plan, model) for model in models]
+        gates = [gate_plan(given.plan, model) for model in models]
         running: list[tuple[str, int]] = []  # name, index of its shape; -1: beside the models
         for number in range(EVENTS + len(beside)):
             if running and draw.random() < 0.35:
