@@ -32,6 +32,7 @@ RECORDED: dict[str, list[Any]] = {
     "odd": list(range(1500)),
     "mutated": list(range(1500)),
     "crowded": list(range(1200)),
+    "pinned": list(range(1000)),
     "field": [f"{name}/{index}" for name in sorted(FIELDS) if name not in _HOST_FIELDS for index in range(24)],
 }
 

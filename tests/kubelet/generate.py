@@ -2,7 +2,7 @@
 
 A case follows from its seed alone. `ordinary` draws what clusters have; `odd` what the kubelet's code has corners for; `mutated` spoils
 one or two fields of a kubelet section, for the start of the kubelet; `crowded` has small machines, on which pods of every priority and
-shape push each other out; `field` gives one field of the catalogue a value, its seed is the
+shape push each other out; `pinned` cuts CPUs and memory of larger machines with every policy option; `field` gives one field of the catalogue a value, its seed is the
 field's name and a number.
 """
 
@@ -23,10 +23,12 @@ Case = dict[str, Any]
 
 
 def generate(kind: str, seed: int | str) -> Case:
-    """The case of a seed; `kind` is ordinary, odd, mutated, crowded or field."""
+    """The case of a seed; `kind` is ordinary, odd, mutated, crowded, pinned or field."""
     rng = random.Random(f"{kind}/{seed}")
     if kind == "crowded":
         return {"id": f"crowded/{seed}", **_crowded_case(rng)}
+    if kind == "pinned":
+        return {"id": f"pinned/{seed}", **_pinned_case(rng)}
     if kind == "field":
         return {"id": f"field/{seed}", **_field_case(str(seed).split("/")[0], rng)}
     case = _case(rng, odd=kind != "ordinary")
@@ -899,3 +901,75 @@ def _spoil_pod(rng: random.Random, pod: dict[str, Any]) -> None:
         limits["cpu"] = "-1"
     else:
         pod["overhead"] = {"cpu": "1", "hugepages-1Gi": "1Gi", "gpu": "1"}
+
+
+# Exclusive CPUs and memory
+def _pinned_case(rng: random.Random) -> Case:
+    nodes = rng.choice([2, 2, 3, 4, 4, 6])
+    cores, threads = rng.choice([3, 4, 6]), rng.choice([1, 2, 2])
+    per_socket = rng.choice([size for size in (1, 2, 3) if nodes % size == 0])
+    total = nodes * cores
+    numa, caches = [], []
+    for node in range(nodes):
+        listed = [[node * cores + core + thread * total for thread in range(threads)] for core in range(cores)]
+        if rng.random() < 0.1:
+            listed.pop()
+        size = rng.choice([2, 3])
+        caches += [[cpu for core in listed[at : at + size] for cpu in core] for at in range(0, len(listed), size)]
+        distances = [
+            10 if other == node else 12 if other // per_socket == node // per_socket else rng.choice([21, 32])
+            for other in range(nodes)
+        ]
+        numa.append({"id": node, "cpus": listed, "socket": node // per_socket, "memory_bytes": 8 * GIB, "distances": distances})
+    machine: dict[str, Any] = {"numa": numa, **({"uncore_caches": caches} if rng.random() < 0.5 else {})}
+    options = {
+        name: "true"
+        for name in ("full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket", "strict-cpu-reservation")
+        if rng.random() < 0.4
+    }
+    if "distribute-cpus-across-numa" not in options and rng.random() < 0.5:
+        options["prefer-align-cpus-by-uncorecache"] = "true"
+    elif not {"full-pcpus-only", "distribute-cpus-across-numa"} & set(options):
+        options["distribute-cpus-across-cores"] = "true"
+    kubelet: dict[str, Any] = {
+        "topologyManagerPolicy": rng.choice(["none", "best-effort", "restricted", "restricted"]),
+        "topologyManagerScope": rng.choice(["container", "container", "pod"]),
+        "cpuManagerPolicy": "static",
+        "cpuManagerPolicyOptions": options,
+        "featureGates": {"CPUManagerPolicyAlphaOptions": True, "PodLevelResourceManagers": rng.random() < 0.5},
+        "kubeReserved": {"cpu": rng.choice(["1", "2", "3"]), "memory": "924Mi"},
+    }
+    if kubelet["topologyManagerPolicy"] != "none" and rng.random() < 0.5:
+        kubelet["topologyManagerPolicyOptions"] = {"prefer-closest-numa-nodes": "true"}
+    if rng.random() < 0.3:
+        kubelet["reservedSystemCPUs"] = ",".join(
+            map(str, sorted(rng.sample(sorted(cpu for n in numa for core in n["cpus"] for cpu in core), 2)))
+        )
+    pins_memory = nodes < 5 and rng.random() < 0.5
+    if pins_memory:
+        kubelet["memoryManagerPolicy"] = "Static"
+        kubelet["reservedMemory"] = _reserved_memory(rng, machine, kubelet)
+    devices = {GPU: [{"id": f"g{index}", "numa": [index % nodes]} for index in range(2 * nodes)]} if rng.random() < 0.5 else {}
+    widest = cores * threads
+    pods: list[dict[str, Any]] = []
+    for step in range(rng.choice([3, 5, 8])):
+        if pods and rng.random() < 0.25:
+            pods.append({"name": rng.choice(pods)["name"], "remove": True})
+            continue
+        containers = []
+        for index in range(rng.choice([1, 1, 2])):
+            count = rng.choice([1, 2, threads, widest // 2, widest, widest + threads, 2 * widest, rng.randint(1, 2 * widest)])
+            limits = {"cpu": str(count), "memory": rng.choice(["1Gi", "3Gi", "6Gi", "9Gi"] if pins_memory else ["64Mi"])}
+            if devices and rng.random() < 0.4:
+                limits[GPU] = str(rng.choice([1, 2, 3]))
+            containers.append({"name": f"c{index}", "limits": limits})
+        pod: dict[str, Any] = {"name": f"p{step}", "containers": containers}
+        if rng.random() < 0.3:
+            first = {"name": "i0", "limits": {"cpu": str(rng.randint(1, widest)), "memory": "2Gi"}}
+            pod["initContainers"] = [first, {**copy.deepcopy(first), "name": "i1"}] if rng.random() < 0.3 else [first]
+            if rng.random() < 0.4:
+                pod["initContainers"][0]["restartPolicy"] = "Always"
+        if kubelet["featureGates"]["PodLevelResourceManagers"] and rng.random() < 0.4:
+            _pod_level(rng, pod, odd=False)
+        pods.append(pod)
+    return {"machine": machine, "kubelet": kubelet, "devices": devices, "pods": pods}
