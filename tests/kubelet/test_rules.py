@@ -24,8 +24,8 @@ from infra.kubelet.managers.hints import MaskSpace, ResourceHints, mask_space, m
 from infra.kubelet.managers.topology import BEST_EFFORT, TopologyHint, TopologyPolicy
 from infra.kubelet.quantity import NANO, format_quantity, parse_json_quantity, parse_quantity, round_up
 from infra.kubelet.resource_names import is_extended_resource, is_native_resource, is_qualified_name, is_scalar_resource
+from tests.kubelet.agreement import case_of
 from tests.kubelet.build import GIB, configuration, container, gpus, kubelet, machine, pod, static_memory
-from tests.kubelet.generate import generate
 
 
 # Go's types
@@ -491,7 +491,7 @@ def test_who_may_push_out_whom(mine: int | None, other: int | None, preempts: bo
 
 @pytest.mark.parametrize("seed", range(150))
 def test_the_short_way_of_validation_says_what_the_long_one_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    pods = [Pod.from_dict(step) for step in generate("crowded", 50_000 + seed)["pods"] if not step.get("remove")]
+    pods = [Pod.from_dict(step) for step in case_of("crowded", 50_000 + seed)["pods"] if not step.get("remove")]
     short = [pod_validation.pod_errors(p, pod_level=True) for p in pods]
     monkeypatch.setattr(pod_validation, "_plainly_valid", lambda requests, limits: False)
     assert [pod_validation.pod_errors(p, pod_level=True) for p in pods] == short
