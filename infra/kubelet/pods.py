@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from infra.errors import ConfigError
-from infra.kubelet.quantity import Quantity, parse_json_quantity
+from infra.kubelet.quantity import parse_json_quantity
 from infra.kubelet.resource_names import is_pod_level_resource
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
@@ -225,20 +224,12 @@ def _resource_list(value: Any, path: str) -> tuple[ResourceList, dict[str, int |
         try:
             # A float is read as it is written: 1000000000.0 has a fraction, and no int64 for Kubernetes.
             text = repr(amount) if type(amount) is float else amount
-            amounts[name], int64[name] = _amount(text) if type(text) is str else _amount_of(parse_json_quantity(text))
+            quantity = parse_json_quantity(text)
         except ValueError as error:
             raise _wrong(f"{path}.{name}", amount, f"a quantity: {error}") from None
+        # Rounding up to thousandths leaves the form of the number as it was; finer ones are no int64 either way.
+        amounts[name], int64[name] = quantity.milli, quantity.int64
     return amounts, int64
-
-
-@lru_cache(maxsize=65536)
-def _amount(text: str) -> tuple[int, int | None]:
-    return _amount_of(parse_json_quantity(text))
-
-
-def _amount_of(quantity: Quantity) -> tuple[int, int | None]:
-    # Rounding up to thousandths leaves the form of the number as it was; finer ones are no int64 either way.
-    return quantity.milli, quantity.int64
 
 
 def _wrong(path: str, value: object, expected: str) -> ConfigError:

@@ -6,6 +6,7 @@ import collections
 import gzip
 import hashlib
 import json
+import random
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from infra.kubelet.configuration.fields import FIELDS
 from infra.kubelet.configuration.versions import PROVEN
 from tests.kubelet.generate import generate
+from tests.kubelet.generate_fields import field_case
+from tests.kubelet.generate_pods import crowded_case, pinned_case
 
 Answers = list[list[Any]]
 
@@ -32,6 +35,7 @@ RECORDED: dict[str, list[Any]] = {
     "odd": list(range(1500)),
     "mutated": list(range(1500)),
     "crowded": list(range(1200)),
+    "pinned": list(range(1000)),
     "field": [f"{name}/{index}" for name in sorted(FIELDS) if name not in _HOST_FIELDS for index in range(24)],
 }
 
@@ -135,6 +139,15 @@ def agrees(case: dict[str, Any], result: dict[str, Any], answers: list[list[Any]
     )
 
 
+def case_of(kind: str, seed: int | str) -> dict[str, Any]:
+    """The case of a seed, of any kind; the seed of a case about a field is the field's name and a number."""
+    rng = random.Random(f"{kind}/{seed}")
+    if kind == "field":
+        return {"id": f"field/{seed}", **field_case(str(seed).split("/")[0], rng)}
+    make = {"crowded": crowded_case, "pinned": pinned_case}.get(kind)
+    return {"id": f"{kind}/{seed}", **make(rng)} if make else generate(kind, int(seed))
+
+
 def digest(case: dict[str, Any]) -> str:
     """A short fingerprint of a case, so that a changed generator is noticed."""
     return hashlib.sha256(json.dumps(case, sort_keys=True).encode()).hexdigest()[:8]
@@ -162,7 +175,7 @@ def recorded(kind: str, *, every: int = 1) -> list[tuple[dict[str, Any], Answers
     """Generated cases of a kind (or every n-th) with the kubelet's answers; cases that its code did not answer in time are left out."""
     found = []
     for seed, fingerprint, answers in recorded_answers().get(kind, [])[::every]:
-        case = generate(kind, seed)
+        case = case_of(kind, seed)
         if digest(case) != fingerprint:
             raise AssertionError(f"{case['id']} is not the case that was recorded; run `make record`")
         found.append((case, answers))

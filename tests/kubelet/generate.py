@@ -1,9 +1,7 @@
 """Random cases for the kubelet simulator, wider than any one cluster: odd machines, every option, every shape of pod.
 
 A case follows from its seed alone. `ordinary` draws what clusters have; `odd` what the kubelet's code has corners for; `mutated` spoils
-one or two fields of a kubelet section, for the start of the kubelet; `crowded` has small machines, on which pods of every priority and
-shape push each other out; `field` gives one field of the catalogue a value, its seed is the
-field's name and a number.
+one or two fields of a kubelet section, for the start of the kubelet.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import random
 from typing import Any
 
 from infra.kubelet.admission.reservation import eviction_memory, reserved_resources
-from infra.kubelet.configuration.fields import FIELDS, Field
-from infra.kubelet.configuration.go_types import Kind
 from infra.kubelet.quantity import parse_json_quantity
 
 GIB, MIB = 2**30, 2**20
@@ -22,13 +18,9 @@ GPU, NIC, FPGA = "nvidia.com/gpu", "rdma/hca", "example.com/fpga"
 Case = dict[str, Any]
 
 
-def generate(kind: str, seed: int | str) -> Case:
-    """The case of a seed; `kind` is ordinary, odd, mutated, crowded or field."""
+def generate(kind: str, seed: int) -> Case:
+    """The case of a seed; `kind` is ordinary, odd or mutated."""
     rng = random.Random(f"{kind}/{seed}")
-    if kind == "crowded":
-        return {"id": f"crowded/{seed}", **_crowded_case(rng)}
-    if kind == "field":
-        return {"id": f"field/{seed}", **_field_case(str(seed).split("/")[0], rng)}
     case = _case(rng, odd=kind != "ordinary")
     if kind == "mutated":
         case["kubelet"] = mutate(case["kubelet"], rng)
@@ -183,13 +175,14 @@ def _kubelet(rng: random.Random, machine: dict[str, Any], *, odd: bool) -> dict[
             del kubelet["evictionHard"]["memory.available"]
             kubelet["mergeDefaultEvictionSettings"] = rng.random() < 0.5
     if kubelet["memoryManagerPolicy"] == "Static":
-        kubelet["reservedMemory"] = _reserved_memory(rng, machine, kubelet)
+        kubelet["reservedMemory"] = reserved_memory(rng, machine, kubelet)
     if odd and rng.random() < 0.1:
         kubelet.update(rng.choice([{"maxPods": 2}, {"podsPerCore": 1, "maxPods": 3}, {"maxPods": 250}]))
     return kubelet
 
 
-def _reserved_memory(rng: random.Random, machine: dict[str, Any], kubelet: dict[str, Any]) -> list[dict[str, Any]]:
+def reserved_memory(rng: random.Random, machine: dict[str, Any], kubelet: dict[str, Any]) -> list[dict[str, Any]]:
+    """reservedMemory that (mostly) adds up to what the kubelet section reserves, over some of the NUMA nodes."""
     capacity = machine.get("memory_capacity_bytes") or sum(n["memory_bytes"] for n in machine["numa"])
     hard = kubelet.get("evictionHard", {"memory.available": "100Mi"})
     if kubelet.get("mergeDefaultEvictionSettings"):
@@ -289,11 +282,12 @@ def _pod(
     if odd and rng.random() < 0.02:
         pod["name"] = rng.choice(["Bad_Name", "", "p0"])
     if rng.random() < (0.5 if kubelet.get("featureGates", {}).get("PodLevelResourceManagers") else 0.04):
-        _pod_level(rng, pod, odd=odd)
+        pod_level_resources(rng, pod, odd=odd)
     return pod
 
 
-def _pod_level(rng: random.Random, pod: dict[str, Any], *, odd: bool) -> None:
+def pod_level_resources(rng: random.Random, pod: dict[str, Any], *, odd: bool) -> None:
+    """Gives the pod spec.resources, and often a container that shares what the others leave."""
     containers = pod["containers"] + pod.get("initContainers", [])
     cpu = sum(parse_json_quantity(c["limits"].get("cpu", 0)).milli for c in containers)
     memory = sum(parse_json_quantity(c["limits"].get("memory", 0)).value for c in containers)
@@ -442,7 +436,7 @@ _DRAWN_FIELDS = [
     "tracing",
     "userNamespaces",
 ]
-_VALUES: tuple[Any, ...] = (
+VALUES: tuple[Any, ...] = (
     *(
         None,
         True,
@@ -514,11 +508,11 @@ def mutate(kubelet: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         if action == "add" or not keys:
             target[
                 rng.choice(_DRAWN_FIELDS) if target is spoilt else rng.choice(["cpu", "memory", "pid", "x", "AllAlpha", "NodeSwap"])
-            ] = copy.deepcopy(rng.choice(_VALUES))
+            ] = copy.deepcopy(rng.choice(VALUES))
             continue
         key = rng.choice(keys)
         if action == "replace":
-            target[key] = copy.deepcopy(rng.choice(_VALUES))
+            target[key] = copy.deepcopy(rng.choice(VALUES))
         elif action == "drop":
             del target[key]
         elif action == "rename":
@@ -528,375 +522,3 @@ def mutate(kubelet: dict[str, Any], rng: random.Random) -> dict[str, Any]:
             at = rng.randrange(len(text))
             target[key] = text[:at] + rng.choice(["", " ", "0", "-", "x", text[at].swapcase()]) + text[at + 1 :]
     return spoilt
-
-
-# Single fields
-_TEXTS = (
-    "",
-    "x",
-    "none",
-    "Static",
-    "0-1",
-    "0,99",
-    "3-1",
-    "1Gi",
-    "10%",
-    "/var/log/pods",
-    "/a/../b",
-    "logs",
-    "/\u00e9",
-    "1.36",
-    "1.35",
-    "10s",
-    "true",
-    5,
-    None,
-)
-_INTEGERS = (0, 1, -1, 2, 10, 1000, 2**31 - 1, 2**31, 2**32, 2**63, 1.0, 1.5, "1", True, None)
-_NUMBERS = (0, 0.0, 0.5, 0.9, 1, 1.0001, -0.1, 2, "0.5", True, None)
-_DURATIONS = (
-    "0s",
-    "0",
-    "-1s",
-    "1us",
-    "999us",
-    "1ms",
-    "100ms",
-    "500ms",
-    "1s",
-    "1001ms",
-    "2999ms",
-    "3s",
-    "2m",
-    "5m",
-    "300001ms",
-    "1h",
-    "10",
-    "",
-    5,
-    None,
-)
-_BOOLEANS = (True, False, None, "true", 1)
-_TAINT_KEYS = ("nvidia.com/gpu", "a b", "", "x")
-_MAPS: dict[str, tuple[Any, ...]] = {
-    "cpuManagerPolicyOptions": tuple(
-        {name: "true"} for name in ("full-pcpus-only", "align-by-socket", "strict-cpu-reservation", "x")
-    ),
-    "topologyManagerPolicyOptions": (
-        {"max-allowable-numa-nodes": "8"},
-        {"max-allowable-numa-nodes": "7"},
-        {"max-allowable-numa-nodes": "x"},
-        {"prefer-closest-numa-nodes": "T"},
-        {"prefer-closest-numa-nodes": "yes"},
-    ),
-    "evictionHard": (
-        {"memory.available": "5%"},
-        {"memory.available": "101%"},
-        {"memory.available": "-1Mi"},
-        {"nodefs.inodesFree": "5%"},
-        {"memory": "1Gi"},
-    ),
-    "systemReserved": (
-        {"cpu": "1"},
-        {"memory": "1Gi"},
-        {"pid": "100"},
-        {"ephemeral-storage": "1Gi"},
-        {"cpu": "-1"},
-        {"gpu": "1"},
-        {"cpu": "99"},
-    ),
-    "defaultPodSysctls": (
-        {"net.ipv4.tcp_keepalive_time": "600"},
-        {"net/ipv4/tcp_keepalive_time": "600"},
-        {"net.ipv4.x": "1", "net/ipv4/x": "1"},
-        {"kernel.sem": "1"},
-        {"vm.swappiness": "1"},
-        {"Net.x": "1"},
-        {"kernel.shm_rmid_forced": "1"},
-    ),
-    "featureGates": (
-        {"NodeSwap": False},
-        {"NodeSwap": True},
-        {"AllAlpha": True},
-        {"AllBeta": False},
-        {"Nonsense": True},
-        {"MemoryQoS": False},
-        {"CPUManagerPolicyBetaOptions": False},
-    ),
-}
-_MAPS["kubeReserved"] = _MAPS["systemReserved"]
-_MAPS["evictionSoft"] = _MAPS["evictionHard"]
-# What decides whether a value of a field is taken, besides the value; the cases draw one of them or none.
-_BESIDES: dict[str, tuple[dict[str, Any], ...]] = {
-    "cpuCFSQuotaPeriod": (
-        {"featureGates": {"CustomCPUCFSQuotaPeriod": True}},
-        {"featureGates": {"CustomCPUCFSQuotaPeriod": False}},
-    ),
-    "serverTLSBootstrap": ({"featureGates": {"RotateKubeletServerCertificate": False}},),
-    "defaultPodSysctls": ({"featureGates": {"DefaultPodSysctls": True}},) * 3,
-    "imageMaximumGCAge": ({"featureGates": {"ImageMaximumGCAge": False}}, {"imageMinimumGCAge": "1s"}, {"imageMinimumGCAge": "5m"}),
-    "imageMinimumGCAge": ({"imageMaximumGCAge": "2m"}, {"imageMaximumGCAge": "3s"}),
-    "imageGCHighThresholdPercent": (
-        {"imageGCLowThresholdPercent": 0},
-        {"imageGCLowThresholdPercent": 1},
-        {"imageGCLowThresholdPercent": 10},
-    ),
-    "imageGCLowThresholdPercent": ({"imageGCHighThresholdPercent": 1}, {"imageGCHighThresholdPercent": 100}),
-    "maxParallelImagePulls": ({"serializeImagePulls": True}, {"serializeImagePulls": False}),
-    "serializeImagePulls": ({"maxParallelImagePulls": 1}, {"maxParallelImagePulls": 2}),
-    "imagePullCredentialsVerificationPolicy": (
-        {"featureGates": {"KubeletEnsureSecretPulledImages": False}},
-        {"preloadedImagesVerificationAllowlist": ["a/b"]},
-    ),
-    "preloadedImagesVerificationAllowlist": ({"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages"},) * 3,
-    "shutdownGracePeriod": (
-        {"shutdownGracePeriodCriticalPods": "1s"},
-        {"featureGates": {"GracefulNodeShutdown": False, "GracefulNodeShutdownBasedOnPodPriority": False}},
-    ),
-    "shutdownGracePeriodCriticalPods": ({"shutdownGracePeriod": "10s"}, {"shutdownGracePeriod": "1h"}),
-    "shutdownGracePeriodByPodPriority": (
-        {"shutdownGracePeriod": "10s"},
-        {"featureGates": {"GracefulNodeShutdownBasedOnPodPriority": False}},
-    ),
-    "crashLoopBackOff": (
-        {"featureGates": {"KubeletCrashLoopBackOffMax": False}},
-        {"featureGates": {"KubeletCrashLoopBackOffMax": True}},
-    ),
-    "enforceNodeAllocatable": (
-        {"systemReservedCgroup": "/system", "kubeReservedCgroup": "/kube"},
-        {"kubeReservedCgroup": "/kube"},
-        {"cgroupsPerQOS": False},
-    ),
-    "reservedSystemCPUs": ({"systemReservedCgroup": "/system"}, {"kubeReservedCgroup": "/kube"}, {"kubeReserved": {"cpu": "2"}}),
-    "systemReservedCgroup": ({"reservedSystemCPUs": "0"},),
-    "systemCgroups": ({"cgroupRoot": "/"},),
-    "memoryThrottlingFactor": ({"featureGates": {"MemoryQoS": False}}, {"featureGates": {"MemoryQoS": True}}),
-    "memoryReservationPolicy": ({"featureGates": {"MemoryQoS": False}}, {"featureGates": {"MemoryQoS": True}}),
-    "enableSystemLogQuery": (
-        {"featureGates": {"NodeLogQuery": True}},
-        {"enableSystemLogHandler": False},
-        {"featureGates": {"NodeLogQuery": False}},
-    ),
-    "logging": ({"featureGates": {"LoggingAlphaOptions": True}}, {"featureGates": {"LoggingAlphaOptions": False}}),
-    "evictionHard": ({"mergeDefaultEvictionSettings": True}, {"memoryManagerPolicy": "Static"}),
-    "cpuManagerPolicy": ({"kubeReserved": {"cpu": "1"}}, {"reservedSystemCPUs": "0"}),
-    "cpuManagerPolicyOptions": ({"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}},) * 3
-    + ({"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "1"}, "featureGates": {"CPUManagerPolicyAlphaOptions": True}},),
-    "topologyManagerPolicyOptions": ({"topologyManagerPolicy": "restricted"}, {"topologyManagerPolicy": "single-numa-node"}),
-    "memoryManagerPolicy": ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]},),
-    "reservedMemory": ({"memoryManagerPolicy": "Static"},) * 2,
-    "memorySwap": ({"failSwapOn": False},),
-}
-_FIELD_MACHINE = {
-    "numa": [
-        {
-            "id": n,
-            "cpus": [[4 * n, 4 * n + 1], [4 * n + 2, 4 * n + 3]],
-            "socket": n,
-            "memory_bytes": 8 * GIB,
-            "distances": [10 if m == n else 21 for m in range(2)],
-        }
-        for n in range(2)
-    ]
-}
-_FIELD_POD = {"name": "p", "containers": [{"name": "main", "limits": {"cpu": "1", "memory": "1Gi"}}]}
-
-
-def _field_case(name: str, rng: random.Random) -> Case:
-    kubelet: dict[str, Any] = {}
-    besides = _BESIDES.get(name, ())
-    if besides and rng.random() < 0.7:
-        kubelet.update(copy.deepcopy(rng.choice(besides)))
-    kubelet[name] = copy.deepcopy(_field_value(FIELDS[name], rng))
-    return {"machine": _FIELD_MACHINE, "kubelet": kubelet, "devices": {}, "pods": [_FIELD_POD]}
-
-
-def _field_value(field: Field, rng: random.Random) -> Any:
-    if field.bounds and rng.random() < 0.6:
-        lowest, highest = field.bounds
-        return rng.choice([lowest - 1, lowest, lowest + 1] + ([] if highest is None else [highest - 1, highest, highest + 1]))
-    if field.values and rng.random() < 0.6:
-        spelling = rng.choice(field.values)
-        if field.kind.form == "string":
-            return rng.choice([spelling, spelling, spelling.swapcase(), f"{spelling}x"])
-        return [spelling] if rng.random() < 0.5 else rng.choices(field.values, k=rng.randint(1, 3))
-    if field.name in _MAPS and rng.random() < 0.85:
-        return rng.choice(_MAPS[field.name])
-    return _value_of(field.kind, rng)
-
-
-def _value_of(kind: Kind, rng: random.Random) -> Any:
-    """A value that is meant for a Go type: often right, sometimes at an edge, sometimes of another type."""
-    if rng.random() < 0.1:
-        return rng.choice(_VALUES)
-    base = kind.go.removeprefix("*")
-    if base == "struct":
-        assert kind.members is not None
-        return {name: _value_of(member, rng) for name, member in kind.members.items() if rng.random() < 0.5}
-    if base.startswith("[]"):
-        return [_item_of(kind, rng) for _ in range(rng.choice([0, 1, 1, 2]))]
-    if base.startswith("map"):
-        item = {"map[string]Quantity": ("1Gi", "0", "1.5Gi", 1, "x"), "map[string]bool": _BOOLEANS}.get(
-            base, ("1", "", "x", "5%", 1, None)
-        )
-        keys = rng.sample(["memory", "hugepages-1Gi", "cpu", "a"], rng.choice([0, 1, 1, 2]))
-        return {key: rng.choice(item) for key in keys}
-    forms = {"boolean": _BOOLEANS, "integer": _INTEGERS, "number": _NUMBERS, "duration": _DURATIONS}
-    return rng.choice(forms.get(kind.form, _TEXTS))
-
-
-def _item_of(kind: Kind, rng: random.Random) -> Any:
-    if kind.members is not None:
-        item = {name: _value_of(member, rng) for name, member in kind.members.items() if rng.random() < 0.7}
-        if "key" in item:
-            item["key"] = rng.choice(_TAINT_KEYS)
-        if "effect" in item:
-            item["effect"] = rng.choice(["NoSchedule", "NoExecute", "", "Never"])
-        return item
-    if kind.form == "list of integers":
-        return rng.choice(_INTEGERS)
-    return rng.choice(["pods", "a/b", "a/*", "a/b:1", "*", " a", "a@b", "net.*", "", 5])
-
-
-# Crowded nodes
-_CPUS = ("100m", "500m", "1", "1", "1500m", "2", "3", "0.5", 1)
-_SIZES = ("256Mi", "1Gi", "1Gi", "1.5Gi", "2G", "3Gi", "1e9", "4Gi")
-
-
-def _crowded_case(rng: random.Random) -> Case:
-    nodes = rng.choice([1, 1, 2, 2, 3])
-    numa = [
-        {
-            "id": n,
-            "cpus": [[2 * (3 * n + c), 2 * (3 * n + c) + 1] for c in range(3)],
-            "socket": n,
-            "memory_bytes": rng.choice([6, 8]) * GIB,
-            "hugepages": {"1Gi": rng.choice([0, 1, 2]), "2Mi": rng.choice([0, 16])},
-            "distances": [10 if m == n else 21 for m in range(nodes)],
-        }
-        for n in range(nodes)
-    ]
-    machine = {"numa": numa}
-    kubelet: dict[str, Any] = {
-        "kubeReserved": rng.choice(
-            [
-                {"cpu": "1"},
-                {"cpu": "500m", "memory": "512Mi"},
-                {"cpu": "1m", "memory": "1Gi", "pid": "100"},
-                {"cpu": "1500m", "ephemeral-storage": "1Gi"},
-            ]
-        ),
-        "topologyManagerPolicy": rng.choice(["none", "none", "best-effort", "restricted", "single-numa-node"]),
-        "topologyManagerScope": rng.choice(["container", "pod"]),
-        "cpuManagerPolicy": rng.choice(["none", "static", "static"]),
-        "maxPods": rng.choice([3, 5, 110]),
-        "evictionHard": {
-            "memory.available": rng.choice(["100Mi", "2.5%", "0%", "100%", "10%", "0.1%", "512M", "99.9%", "5 %", "1.5Gi"])
-        },
-    }
-    if rng.random() < 0.3:
-        kubelet["systemReserved"] = rng.choice([{"cpu": "100m"}, {"memory": "300M"}, {"cpu": "0.1", "memory": "1.5Gi"}])
-    gates: dict[str, bool] = {}
-    if rng.random() < 0.3:
-        gates["PodLevelResourcesFixDefaulting"] = False
-    if rng.random() < 0.4:
-        gates["PodLevelResourceManagers"] = True
-    if gates:
-        kubelet["featureGates"] = gates
-    if rng.random() < 0.3:
-        kubelet["memoryManagerPolicy"] = "Static"
-        kubelet["evictionHard"] = {"memory.available": rng.choice(["100Mi", "0%", "5%"])}
-        kubelet["reservedMemory"] = _reserved_memory(rng, machine, kubelet)
-    devices = {FPGA: [{"id": f"f{i}", "numa": [i % nodes]} for i in range(rng.choice([1, 2, 4]))]} if rng.random() < 0.6 else {}
-    pods: list[dict[str, Any]] = []
-    for step in range(rng.choice([3, 6, 10])):
-        if pods and rng.random() < 0.12:
-            pods.append({"name": rng.choice(pods)["name"], "remove": True})
-        else:
-            pods.append(_crowding_pod(rng, f"p{step}"))
-    return {"machine": machine, "kubelet": kubelet, "devices": devices, "pods": pods}
-
-
-def _crowding_pod(rng: random.Random, name: str) -> dict[str, Any]:
-    style = rng.choice(["guaranteed", "guaranteed", "burstable", "limits of one", "nothing"])
-    pod: dict[str, Any] = {
-        "name": name,
-        "containers": [_crowding_container(rng, f"c{i}", style) for i in range(rng.choice([1, 1, 2]))],
-    }
-    if rng.random() < 0.25:
-        pod["initContainers"] = [_crowding_container(rng, f"i{i}", style) for i in range(rng.choice([1, 2]))]
-        if rng.random() < 0.5:
-            pod["initContainers"][0]["restartPolicy"] = "Always"
-    if rng.random() < 0.5:
-        pod["priority"] = rng.choice([0, 5, 1000, 2_000_000_000, 2_000_000_000, 2_000_001_000])
-    if rng.random() < 0.2:
-        pod["overhead"] = rng.choice([{"cpu": "100m"}, {"memory": "128Mi"}, {"cpu": "250m", "memory": "64Mi"}, {}, {"cpu": "-1"}])
-    if rng.random() < 0.35:
-        level = {
-            name: rng.choice(texts)
-            for name, texts in (("cpu", _CPUS), ("memory", _SIZES), ("hugepages-1Gi", ("1Gi", "2Gi")))
-            if rng.random() < 0.6
-        }
-        other = rng.choice([level, {}, {name: rng.choice(_CPUS) for name in level if name == "cpu"}])
-        pod["resources"] = rng.choice(
-            [{"requests": level, "limits": level}, {"limits": level}, {"requests": level}, {"requests": other, "limits": level}]
-        )
-    if rng.random() < 0.12:
-        _spoil_pod(rng, pod)
-    return pod
-
-
-def _crowding_container(rng: random.Random, name: str, style: str) -> dict[str, Any]:
-    full: dict[str, Any] = {"cpu": rng.choice(_CPUS), "memory": rng.choice(_SIZES)}
-    if rng.random() < 0.2:
-        full[FPGA] = rng.choice(["1", "1", "2", 0])
-    if rng.random() < 0.15:
-        full[rng.choice(["hugepages-1Gi", "hugepages-2Mi"])] = rng.choice(["1Gi", "2Mi", "4Mi", "3Mi"])
-    if rng.random() < 0.08:
-        full["ephemeral-storage"] = "1Gi"
-    if style == "guaranteed":
-        return {"name": name, "limits": full}
-    if style == "burstable":
-        kept = {resource: amount for resource, amount in full.items() if resource in ("cpu", "memory") or rng.random() < 0.9}
-        return {"name": name, "limits": kept, "requests": {"cpu": "100m", **({"memory": "128Mi"} if rng.random() < 0.6 else {})}}
-    if style == "limits of one":
-        return {"name": name, "limits": {rng.choice(list(full)): full[rng.choice(["cpu", "memory"])]}}
-    return {"name": name}
-
-
-def _spoil_pod(rng: random.Random, pod: dict[str, Any]) -> None:
-    container = rng.choice(pod["containers"])
-    limits = container.setdefault("limits", {})
-    spoil = rng.choice(
-        ["name", "duplicate", "policy", "fraction", "unknown", "page", "over", "empty", "label", "foreign", "negative", "long"]
-    )
-    if spoil == "name":
-        pod["name"] = rng.choice(["P", "-a", "a_b", "a.b", "a" * 254, "a..b", "a-", ""])
-    elif spoil == "duplicate":
-        pod["containers"].append(copy.deepcopy(container))
-    elif spoil == "policy":
-        container["restartPolicy"] = rng.choice(["Always", "Never", "Sometimes", "OnFailure"])
-    elif spoil == "fraction":
-        limits[FPGA] = rng.choice(["500m", "1.5", "1000m"])
-    elif spoil == "unknown":
-        limits[
-            rng.choice(
-                ["gpu", "storage", "pods", "nvidia.com/", "a b/c", "requests.example.com/x", "kubernetes.io/x", "limits.cpu"]
-            )
-        ] = "1"
-    elif spoil == "page":
-        limits[rng.choice(["hugepages-1Gi", "hugepages-3", "hugepages-x", "hugepages-0", "hugepages-1.5"])] = rng.choice(
-            ["1", "1Gi", "3"]
-        )
-    elif spoil == "over":
-        container["requests"] = {**container.get("requests", {}), "cpu": "99", FPGA: "3"}
-    elif spoil == "empty":
-        pod["containers"] = []
-    elif spoil == "label":
-        container["name"] = rng.choice(["C", "c.d", "c" * 64, "", "c_d", "c" * 63])
-    elif spoil == "foreign":
-        limits["vendor.example/absent"] = rng.choice(["0", "1"])
-    elif spoil == "negative":
-        limits["cpu"] = "-1"
-    else:
-        pod["overhead"] = {"cpu": "1", "hugepages-1Gi": "1Gi", "gpu": "1"}

@@ -22,6 +22,7 @@ from tests.kubelet.agreement import (
     CORNERS,
     MERGES,
     RECORDED,
+    case_of,
     digest,
     outcome,
     read,
@@ -29,7 +30,6 @@ from tests.kubelet.agreement import (
     without_placement,
     write,
 )
-from tests.kubelet.generate import generate
 from tests.kubelet.merges import SCENARIOS
 
 Answers = list[list[Any]]
@@ -76,7 +76,7 @@ def _record_generated(program: str, repeat: int) -> None:
     recorded: dict[str, list[Any]] = {}
     last = _last(ANSWERS) or {}
     for kind, seeds in RECORDED.items():
-        generated = [generate(kind, seed) for seed in seeds]
+        generated = [case_of(kind, seed) for seed in seeds]
         # Once for all; often only for cases in which a container may reuse devices of its choice.
         answers = ask(program, generated, 2)
         vary = [index for index, case in enumerate(generated) if _may_vary(case)]

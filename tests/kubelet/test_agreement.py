@@ -25,7 +25,9 @@ def test_corner(entry: dict) -> None:
 
 
 # The rest of the others in the soak.
-@pytest.mark.parametrize(("kind", "every"), [("ordinary", 4), ("odd", 4), ("mutated", 4), ("crowded", 1), ("field", 1)])
+@pytest.mark.parametrize(
+    ("kind", "every"), [("ordinary", 3), ("odd", 2), ("mutated", 2), ("crowded", 1), ("pinned", 1), ("field", 1)]
+)
 def test_sample_of_recorded_cases(kind: str, every: int) -> None:
     _compare(kind, recorded(kind, every=every))
 

@@ -25,7 +25,7 @@ from infra.kubelet.managers.cpu import CPUManagerOptions
 from infra.plan.pool.candidate import TOPOLOGY_POLICIES
 from infra.plan.pool.fields import read_user_fields
 from infra.plan.pool.platforms import PlatformFields
-from tests.kubelet.agreement import CATALOGUE, read
+from tests.kubelet.agreement import CATALOGUE, case_of, read
 from tests.kubelet.generate import generate
 from tests.kubelet.merges import HEADER as FILE_HEADER
 
@@ -215,13 +215,13 @@ def test_seeded_cases_never_shift(kind: str) -> None:
 
 def test_a_new_field_shifts_no_case(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {kind: _digest(kind) for kind in DRAWS}
-    field_case = generate("field", "maxPods/1")
+    field_case = case_of("field", "maxPods/1")
     grown = {"aaa": Field("aaa", INT32), **FIELDS, "zzz": Field("zzz", STRING)}
-    for module in ("tests.kubelet.generate", "infra.kubelet.configuration.decode"):
+    for module in ("tests.kubelet.generate_fields", "infra.kubelet.configuration.decode"):
         monkeypatch.setattr(f"{module}.FIELDS", grown)
     assert {kind: _digest(kind) for kind in DRAWS} == before
-    assert generate("field", "maxPods/1") == field_case
-    assert "zzz" in generate("field", "zzz/0")["kubelet"]
+    assert case_of("field", "maxPods/1") == field_case
+    assert "zzz" in case_of("field", "zzz/0")["kubelet"]
 
 
 def _digest(kind: str) -> str:

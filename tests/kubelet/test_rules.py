@@ -14,16 +14,18 @@ from infra.kubelet import Kubelet, KubeletHangs, KubeletRefuses, Machine, Pod
 from infra.kubelet.admission import pod_validation
 from infra.kubelet.admission.node_fit import NodeAllocatable, preempt, shortages
 from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
-from infra.kubelet.admission.reservation import EVICTION_SIGNALS, eviction_memory
+from infra.kubelet.admission.reservation import EVICTION_SIGNALS, eviction_memory, reserved_resources
 from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.go_types import INT32, INT64, UINT32, Kind, WrongType, parse_duration
 from infra.kubelet.configuration.validate import parse_cpu_set, validation_errors
+from infra.kubelet.configuration.versions import parse_version, rules_of
 from infra.kubelet.managers.cpu_topology import cpu_ids, cpu_list
-from infra.kubelet.managers.hints import MaskSpace, masks_of, positions
+from infra.kubelet.managers.hints import MaskSpace, ResourceHints, mask_space, masks_of, positions
+from infra.kubelet.managers.topology import BEST_EFFORT, TopologyHint, TopologyPolicy
 from infra.kubelet.quantity import NANO, format_quantity, parse_json_quantity, parse_quantity, round_up
 from infra.kubelet.resource_names import is_extended_resource, is_native_resource, is_qualified_name, is_scalar_resource
+from tests.kubelet.agreement import case_of
 from tests.kubelet.build import GIB, configuration, container, gpus, kubelet, machine, pod, static_memory
-from tests.kubelet.generate import generate
 
 
 # Go's types
@@ -68,15 +70,15 @@ SUFFIXES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_a_quantity_is_its_number_times_its_suffix(seed: int) -> None:
     rng = random.Random(seed)
     whole, fraction = rng.randrange(10 ** rng.randint(1, 9)), rng.choice(["", "", f".{rng.randrange(1000):03}"])
     suffix = rng.choice(list(SUFFIXES))
     exact = Fraction(f"{whole}{fraction}") * SUFFIXES[suffix]
     found = parse_quantity(f"{whole}{fraction}{suffix}")
-    assert found.nano == min(-((-exact * NANO).__floor__()), (2**63 - 1) * NANO)
     if exact < 2**63:
+        assert found.nano == -((-exact * NANO).__floor__())
         assert found.value == -((-exact).__floor__())
         assert found.milli == -((-exact * 1000).__floor__())
     negative = parse_quantity(f"-{whole}{fraction}{suffix}")
@@ -123,6 +125,12 @@ def test_quantities_of_json(value: Any, nano: int) -> None:
 def test_no_quantities_of_json(value: Any) -> None:
     with pytest.raises(ValueError, match="is no quantity"):
         parse_json_quantity(value)
+
+
+def test_no_exponent_is_beyond_64() -> None:
+    assert parse_quantity("1e63") != parse_quantity("1e64") == parse_quantity("1e65")
+    assert parse_quantity("1e-70") == parse_quantity("1e-64")
+    assert parse_quantity("9Ei").nano == (2**63 - 1) * NANO
 
 
 # CPUs and sets of NUMA nodes
@@ -178,6 +186,68 @@ def test_twenty_numa_nodes_are_the_most() -> None:
         MaskSpace(21)
 
 
+def test_hints_that_only_meet_on_more_nodes_than_wanted() -> None:
+    """Of two providers that each want two nodes and one, sets that have nodes in common are three nodes wide."""
+    policy = TopologyPolicy(name=BEST_EFFORT, scope="container", space=mask_space(6), node_ids=tuple(range(6)), distances=None)
+    one = ResourceHints(1 << 0b000011 | 1 << 0b011100, 1 << 0b000011)
+    other = ResourceHints(1 << 0b100000 | 1 << 0b011100, 1 << 0b100000)
+    assert policy.merge([{"a": one}, {"b": other}]) == (TopologyHint(0b011100, False), True)
+    assert policy.merge([{"a": one}, {"b": one}]) == (TopologyHint(0b000011, True), True)
+
+
+def test_cpu_numbers_have_twenty_bits() -> None:
+    for cpu, right in ((2**20 - 1, True), (2**20, False), (-1, False)):
+        document = {"numa": [{"id": 0, "cpus": [[cpu]], "socket": 0, "memory_bytes": 1}]}
+        if right:
+            assert Machine.from_dict(document).cpu_count == 1
+        else:
+            with pytest.raises(ConfigError, match=r"numa\[0\]\.cpus\[0\]"):
+                Machine.from_dict(document)
+
+
+@pytest.mark.parametrize(("text", "version"), [("1.36", (1, 36)), ("v1.36", (1, 36)), ("1.36.2", (1, 36))])
+def test_versions_are_major_and_minor(text: str, version: tuple[int, int]) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize("version", ["1.37", "v1.37", "1.37.2", "v1.37.2-gke.1"])
+def test_versions_are_known_by_their_minor(version: str) -> None:
+    assert rules_of(version).version == "1.37"
+
+
+@pytest.mark.parametrize("version", ["1.32", "1.38", "1", "x", "1.37x", "11.37"])
+def test_other_versions_are_refused(version: str) -> None:
+    with pytest.raises(ConfigError, match="use one of"):
+        rules_of(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "cpu", "topology"),
+    [("1.33", ["stable", "beta", "alpha", "beta", "alpha", "alpha"], ["stable", "beta"]), ("1.34", ["stable", "beta", "beta", "beta", "alpha", "alpha"], ["stable", "beta"]),
+     ("1.35", ["stable", "stable", "beta", "beta", "alpha", "alpha"], ["stable", "stable"]), ("1.36", ["stable", "stable", "stable", "beta", "alpha", "alpha"], ["stable", "stable"])],
+)  # fmt: skip
+def test_stages_of_options_by_version(version: str, cpu: list[str], topology: list[str]) -> None:
+    rules = rules_of(version)
+    assert (list(rules.cpu_options.values()), list(rules.topology_options.values())) == (cpu, topology)
+
+
+@pytest.mark.parametrize(
+    ("version", "hints", "sockets", "odd"),
+    [
+        ("1.33", False, False, False),
+        ("1.34", False, False, True),
+        ("1.35", False, False, True),
+        ("1.36", True, False, True),
+        ("1.37", True, True, True),
+    ],
+)
+def test_rules_by_version(version: str, hints: bool, sockets: bool, odd: bool) -> None:
+    rules = rules_of(version)
+    assert rules.device_hints_on_device_nodes_only == hints
+    assert rules.distribution_knows_sockets == sockets
+    assert rules.uncore_cache_takes_odd_requests == odd
+
+
 # Names
 @pytest.mark.parametrize(
     ("name", "qualified", "native", "extended", "scalar"),
@@ -228,6 +298,48 @@ def test_image_patterns(pattern: str, valid: bool) -> None:
 def test_tracing_endpoints(endpoint: str, valid: bool) -> None:
     errors = validation_errors(load({"tracing": {"endpoint": endpoint}}, kubernetes_version="1.37"))
     assert errors == [] if valid else len(errors) == 1 and repr(endpoint) in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "gate"),
+    [("1.33", {"imageMaximumGCAge": "1h"}, "ImageMaximumGCAge"), ("1.35", {"enableSystemLogQuery": True}, "NodeLogQuery"),
+     ("1.33", {"memorySwap": {"swapBehavior": "NoSwap"}}, "NodeSwap")],
+)  # fmt: skip
+def test_gates_that_earlier_versions_can_switch_off(version: str, fields: dict[str, Any], gate: str) -> None:
+    for on in (True, False):
+        errors = validation_errors(load({**fields, **_gates(**{gate: on})}, kubernetes_version=version))
+        assert [gate in error for error in errors] == ([] if on else [True])
+
+
+@pytest.mark.parametrize("name", ["shutdownGracePeriod", "shutdownGracePeriodCriticalPods"])
+def test_graceful_shutdown_can_be_switched_off(name: str) -> None:
+    off = _gates(
+        **dict.fromkeys(("GracefulNodeShutdown", "GracefulNodeShutdownBasedOnPodPriority", "WindowsGracefulNodeShutdown"), False)
+    )
+    for period, expected in (("1s", [True]), ("0s", [])):
+        errors = validation_errors(load({name: period, **off}, kubernetes_version="1.37"))
+        assert ["needs the feature gate GracefulNodeShutdown" in error for error in errors] == expected
+
+
+@pytest.mark.parametrize(
+    ("reserved", "words"),
+    [({"cpu": "1", "memory": "0"}, ""), ({"cpu": "1", "memory": "-1"}, "must not be negative"), ({"cpu": "1", "gpu": "1"}, "gpu"), ({"cpu": "1", "memory": "x"}, "is no quantity")],
+)  # fmt: skip
+def test_amounts_that_may_be_reserved(reserved: dict[str, str], words: str) -> None:
+    if not words:
+        assert reserved_resources(reserved, "kubeReserved") == {"cpu": NANO, "memory": 0}
+        return
+    with pytest.raises(KubeletRefuses) as refusal:
+        reserved_resources(reserved, "kubeReserved")
+    assert (refusal.value.stage, words in refusal.value.errors[0]) == ("kubeReserved", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [("1", 1000), ("1m", 1), ("1500m", 1500), ("0.0001", 0), ("0.0005", 1), ("0.0014", 1), ("0.0015", 2), ("1u", 0)],
+)
+def test_reserved_cpus_are_rounded_to_thousandths(text: str, milli: int) -> None:
+    assert reserved_resources({"cpu": text}, "kubeReserved") == {"cpu": milli * 10**6}
 
 
 @pytest.mark.parametrize(
@@ -380,7 +492,7 @@ def test_who_may_push_out_whom(mine: int | None, other: int | None, preempts: bo
 
 @pytest.mark.parametrize("seed", range(150))
 def test_the_short_way_of_validation_says_what_the_long_one_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    pods = [Pod.from_dict(step) for step in generate("crowded", 50_000 + seed)["pods"] if not step.get("remove")]
+    pods = [Pod.from_dict(step) for step in case_of("crowded", 50_000 + seed)["pods"] if not step.get("remove")]
     short = [pod_validation.pod_errors(p, pod_level=True) for p in pods]
     monkeypatch.setattr(pod_validation, "_plainly_valid", lambda requests, limits: False)
     assert [pod_validation.pod_errors(p, pod_level=True) for p in pods] == short

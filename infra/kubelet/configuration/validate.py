@@ -179,7 +179,7 @@ def _shutdown(c: Configuration) -> Iterator[str]:
         yield "shutdownGracePeriod: needs the feature gate GracefulNodeShutdown"
     if by_priority and not c.gates["GracefulNodeShutdownBasedOnPodPriority"]:
         yield "shutdownGracePeriodByPodPriority: needs the feature gate GracefulNodeShutdownBasedOnPodPriority"
-    elif by_priority and (period > 0 or critical > 0):
+    elif by_priority and period > 0:
         yield "shutdownGracePeriodByPodPriority: cannot stand together with shutdownGracePeriod"
 
 

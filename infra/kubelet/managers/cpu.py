@@ -128,9 +128,7 @@ class StaticCPUManager:
 
     def _socket_aligned(self, possible: int, narrowest: int) -> int:
         topology = self.topology
-        nodes_per_socket = topology.cpu_numa_count // topology.socket_count
-        if nodes_per_socket == 0:
-            return 0
+        nodes_per_socket = topology.cpu_numa_count // topology.socket_count  # 1 at least, or the kubelet does not start
         sockets = (narrowest + nodes_per_socket - 1) // nodes_per_socket
         return sum(1 << mask for mask in masks_of(possible) if len(self._sockets_of(mask)) == sockets)
 

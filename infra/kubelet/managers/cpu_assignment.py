@@ -17,13 +17,13 @@ from infra.kubelet.managers.cpu_topology import CPUTopology
 class Strategy:
     """What the static policy's options make of an allocation."""
 
-    spread_over_cores: bool = False
-    prefer_uncore_cache: bool = False
-    distribute_over_numa: bool = False
-    group_size: int = 1
-    align_by_socket: bool = False
-    capped_shares: bool = True
-    odd_requests_from_cache: bool = True
+    spread_over_cores: bool
+    prefer_uncore_cache: bool
+    distribute_over_numa: bool
+    group_size: int
+    align_by_socket: bool
+    capped_shares: bool
+    odd_requests_from_cache: bool
 
 
 def take_by_topology(topology: CPUTopology, available: int, count: int, strategy: Strategy) -> int:

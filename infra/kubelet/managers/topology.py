@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import NamedTuple
 
 from infra.kubelet.faults import KubeletPanics
@@ -69,9 +71,7 @@ class TopologyPolicy:
         """The hint that every provider prefers, if there is one: a mask that stands in all preferred sets."""
         if not hints:
             return TopologyHint(self.space.full, True) if self.space.full else None
-        common = -1
-        for hint in hints:
-            common &= hint.preferred
+        common = reduce(and_, (hint.preferred for hint in hints))
         return TopologyHint(self._fittest(common, self.space.narrowest(common)), True) if common else None
 
     def _not_preferred(self, hints: Sequence[ResourceHints]) -> TopologyHint:
