@@ -29,7 +29,7 @@ class Kind:
     @property
     def builtin(self) -> bool:
         """Whether every API server serves it; others come with a CustomResourceDefinition."""
-        return "." not in self.group or (self.group.endswith(".k8s.io") and not self.group.endswith(".x-k8s.io"))
+        return "." not in self.group or self.group.endswith(".k8s.io")
 
     def path(self, namespace: str = "", name: str = "") -> str:
         """The API path of the collection, or of one object of it."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,12 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 def test_an_empty_rendering_leaves_an_empty_index(tmp_path: Path) -> None:
     write_files({}, tmp_path / "new" / "folder")
     assert (tmp_path / "new" / "folder" / INDEX).read_text() == "{}\n"
+
+
+def test_the_index_names_each_file_with_its_hash_a_line_each(tmp_path: Path) -> None:
+    write_files({"b": "", "a": ""}, tmp_path)
+    empty = hashlib.sha256(b"").hexdigest()
+    assert (tmp_path / INDEX).read_text() == f'{{\n "a": "{empty}",\n "b": "{empty}"\n}}\n'
 
 
 def test_secrets_without_models_need_no_commands() -> None:
