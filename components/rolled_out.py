@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
+from pulumi_kubernetes.apps.v1 import Deployment
 
 from components.hooks import read_causes
 from infra.observe.client import Client
@@ -20,7 +21,7 @@ _PAUSE_SECONDS = 0.5
 
 
 def when_rolled_out(
-    deployment: pulumi.CustomResource,
+    deployment: Deployment,
     manifest: Mapping[str, Any],
     value: Any,
     *,
@@ -35,9 +36,9 @@ def when_rolled_out(
             await wait_until_rolled_out(cluster, manifest, timeout_seconds)
         return value
 
-    # Its properties are unknown where the engine saw it fail: that failure is told already, and a second one would end the program
+    # Its properties, unlike its id, are unknown where the engine saw it fail: that failure is told already, and a second one would end the program
     # before the hooks of other workloads have spoken.
-    return pulumi.Output.from_input(deployment.id).apply(wait)
+    return pulumi.Output.from_input(deployment.metadata).apply(wait)
 
 
 async def wait_until_rolled_out(cluster: Client, manifest: Mapping[str, Any], timeout_seconds: int) -> None:

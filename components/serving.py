@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
+from pulumi_kubernetes.apps.v1 import Deployment
 
 from components.part import Declaring, PartComponent
 from components.rolled_out import when_rolled_out
@@ -46,7 +47,7 @@ class ServingComponent(PartComponent):
         return manifest
 
     def declared(self, child: Object, resource: pulumi.CustomResource) -> None:
-        if child.wait is not None and child.wait.every_replica:
+        if child.wait is not None and child.wait.every_replica and isinstance(resource, Deployment):
             self.endpoint = when_rolled_out(
                 resource, child.manifest, self._answers, client=self.declaring.client, timeout_seconds=child.wait.update_seconds
             )

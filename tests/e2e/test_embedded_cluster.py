@@ -239,7 +239,9 @@ def test_another_base_configuration_is_taken_up_without_the_old_managers_state(c
     """A kubelet refuses to start on the state of another policy: whoever changes the base file removes it."""
     machines = json.loads(cluster.layout.machine_set.read_text())
     unmanaged = json.loads(json.dumps(machines))
-    unmanaged["nodes"][1]["kubelet"] = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
+    pinned = unmanaged["nodes"][1]["kubelet"]
+    del pinned["reservedMemory"]
+    pinned["memoryManagerPolicy"] = "None"
     for machine_set, policy in ((unmanaged, "None"), (machines, "Static")):
         cluster.up(machine_set)
         running = cluster.api.get("/api/v1/nodes/gpu-b/proxy/configz")["kubeletconfig"]
