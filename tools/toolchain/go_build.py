@@ -203,39 +203,39 @@ class GoBuilder:
             )
         return f"{package}@{match.group(1)}"
 
-    def _failure(self, part: Part, said: str) -> ToolchainError:
+    def _failure(self, part: Part, output: str) -> ToolchainError:
         log = self._cache.root / "logs" / f"{part.name}.log"
-        kept = ""
+        whole_log = ""
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
-            log.write_text(said, encoding="utf-8")
-            kept = f" All of it: {log}."
+            log.write_text(output, encoding="utf-8")
+            whole_log = f" All of it: {log}."
         except OSError:
             pass
-        lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith(("go: downloading", "#"))]
+        lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith(("go: downloading", "#"))]
         first = (lines or ["no output"])[0][:300]
-        if _NETWORK.search(said):
-            message = f"its Go modules cannot be fetched ({first}). Check the network, or set GOPROXY to a proxy that this machine reaches.{kept}"
+        if _NETWORK.search(output):
+            message = f"its Go modules cannot be fetched ({first}). Check the network, or set GOPROXY to a proxy that this machine reaches.{whole_log}"
             return ToolchainError("NoNetwork", part.name, message)
-        if "no space left on device" in said:
+        if "no space left on device" in output:
             room = shutil.disk_usage(self._cache.root).free // 2**20
             return ToolchainError(
                 "NoSpace",
                 part.name,
-                f"the disk is full ({room} MiB free; a cold build of everything needs about 8 GiB). Make room.{kept}",
+                f"the disk is full ({room} MiB free; a cold build of everything needs about 8 GiB). Make room.{whole_log}",
             )
-        if "signal: killed" in said:
+        if "signal: killed" in output:
             return ToolchainError(
                 "NoMemory",
                 part.name,
-                f"the compiler or linker was killed, most likely for memory (it needs about 3 GiB). Free some.{kept}",
+                f"the compiler or linker was killed, most likely for memory (it needs about 3 GiB). Free some.{whole_log}",
             )
-        return ToolchainError("BuildFailed", part.name, f"`go build` failed: {first}.{kept}")
+        return ToolchainError("BuildFailed", part.name, f"`go build` failed: {first}.{whole_log}")
 
 
-def _error_of_download(said: str) -> str:
+def _error_of_download(output: str) -> str:
     """The error in what `go mod download -json` prints, else all of it."""
     try:
-        return str(json.loads(said)["Error"])
+        return str(json.loads(output)["Error"])
     except (ValueError, KeyError, TypeError):
-        return said
+        return output

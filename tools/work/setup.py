@@ -77,10 +77,10 @@ def _version(python, environment):
         done = subprocess.run([str(python), "-c", probe], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    said = done.stdout.splitlines()
-    if done.returncode != 0 or len(said) != 2 or Path(said[0]) != environment:
+    output = done.stdout.splitlines()
+    if done.returncode != 0 or len(output) != 2 or Path(output[0]) != environment:
         return ""
-    return said[1] if tuple(map(int, said[1].split("."))) >= MINIMUM else ""
+    return output[1] if tuple(map(int, output[1].split("."))) >= MINIMUM else ""
 
 
 def _make(environment):
@@ -88,7 +88,7 @@ def _make(environment):
     if done.returncode == 0:
         return
     shutil.rmtree(environment, ignore_errors=True)
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     # Debian ships Python without ensurepip; where the system has pip, that one can fill an environment from outside.
     if (
         _has_pip(sys.executable)
@@ -96,11 +96,11 @@ def _make(environment):
     ):
         return
     shutil.rmtree(environment, ignore_errors=True)
-    if "ensurepip" in said or "No module named venv" in said:
+    if "ensurepip" in output or "No module named venv" in output:
         raise SetupError(
             f"this Python ({sys.executable}) cannot make virtual environments; install its venv package (Debian, Ubuntu: apt install python3-venv) and run it again."
         )
-    raise SetupError(f"`{sys.executable} -m venv` failed: {(said.strip().splitlines() or ['no output'])[-1]}")
+    raise SetupError(f"`{sys.executable} -m venv` failed: {(output.strip().splitlines() or ['no output'])[-1]}")
 
 
 def _has_pip(python):

@@ -51,8 +51,8 @@ def reserved_resources(reserved: Mapping[str, str], stage: str) -> dict[str, int
 
 
 def eviction_memory(eviction_hard: Mapping[str, str], capacity_nano: int) -> int:
-    """What the hard eviction threshold keeps of memory, in units of 10^-9 bytes; a percentage is a float32 of the capacity."""
-    kept = 0
+    """What the hard eviction threshold reserves of memory, in units of 10^-9 bytes; a percentage is a float32 of the capacity."""
+    reserved = 0
     for signal, text in eviction_hard.items():
         if signal not in EVICTION_SIGNALS:
             raise _no_threshold(signal, f"is no eviction signal.{did_you_mean(signal, EVICTION_SIGNALS)}")
@@ -60,8 +60,8 @@ def eviction_memory(eviction_hard: Mapping[str, str], capacity_nano: int) -> int
             continue
         amount = _share(signal, text, capacity_nano) if text.endswith("%") else _amount(signal, text)
         if signal == "memory.available":
-            kept = amount
-    return kept
+            reserved = amount
+    return reserved
 
 
 def _share(signal: str, text: str, capacity_nano: int) -> int:

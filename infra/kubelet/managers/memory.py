@@ -73,14 +73,14 @@ class StaticMemoryManager:
         self.allocatable: dict[str, tuple[int, ...]] = {}
         tables: list[dict[str, int]] = []
         for position, node in enumerate(nodes):
-            kept = reserved.get(position, {})
+            reserved_there = reserved.get(position, {})
             table: dict[str, int] = {}
             pages_bytes = 0
             for size_bytes, count in node.hugepages:
                 name = hugepages_name(size_bytes)
                 pages_bytes += size_bytes * count
-                table[name] = (size_bytes * count - kept.get(name, 0)) % _UINT64
-            table["memory"] = (node.memory_bytes - kept.get("memory", 0) - pages_bytes) % _UINT64
+                table[name] = (size_bytes * count - reserved_there.get(name, 0)) % _UINT64
+            table["memory"] = (node.memory_bytes - reserved_there.get("memory", 0) - pages_bytes) % _UINT64
             tables.append(table)
         names = sorted({name for table in tables for name in table})
         # A resource that some node does not know makes the kubelet dereference nil there.
