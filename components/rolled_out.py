@@ -36,8 +36,8 @@ def when_rolled_out(
             await wait_until_rolled_out(cluster, manifest, timeout_seconds)
         return value
 
-    # Its properties, unlike its id, are unknown where the engine saw it fail: that failure is told already, and a second one would end the program
-    # before the hooks of other workloads have spoken.
+    # Its properties, unlike its id, are unknown where the engine saw it fail: that failure is told already, and a second one would
+    # end the program before the hooks of other workloads have spoken.
     return pulumi.Output.from_input(deployment.metadata).apply(wait)
 
 
