@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from infra.errors import ConfigError
-from infra.kubelet import Kubelet, KubeletHangs, KubeletRefuses, Machine, Pod
+from infra.kubelet import Kubelet, KubeletHangs, KubeletRefuses, Machine, Pod, simulate_case
 from infra.kubelet.admission import pod_validation
 from infra.kubelet.admission.node_fit import NodeAllocatable, preempt, shortages
 from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
@@ -679,7 +680,7 @@ def _pod_level_pod(sidecar: str, main: str | None) -> dict[str, Any]:
 )
 def test_a_shared_pool_of_a_pod_must_not_be_empty(sidecar: str, main: str | None, words: str) -> None:
     fields: dict[str, Any] = {"topologyManagerScope": "pod", "featureGates": {"PodLevelResourceManagers": True}}
-    result = kubelet(**fields).admit(_pod_level_pod(sidecar, main))
+    result = kubelet(policy="best-effort", **fields).admit(_pod_level_pod(sidecar, main))
     assert result.admitted == (words == "")
     assert words in result.message
     assert result.reason == ("EmptyPodSharedPoolError" if words else "")
@@ -690,3 +691,10 @@ def test_a_reservation_above_a_nodes_memory_wraps_around() -> None:
     fields = configuration(kubeReserved={"cpu": "1", "memory": "1436Mi"}, **static_memory(n0="1536Mi"))
     started = Kubelet.start(machine(2, 4, gib=1), fields, {})
     assert started.allocatable_memory_bytes == {0: 2**64 - 2**29, 1: GIB}
+
+
+def test_an_answer_says_its_time_in_milliseconds() -> None:
+    begin = time.perf_counter()
+    spent = [simulate_case(case_of("ordinary", seed))["ms"] for seed in range(5)]
+    assert 0.02 < sum(spent) <= (time.perf_counter() - begin) * 1000 + 0.01
+    assert spent == [round(ms, 3) for ms in spent]

@@ -256,7 +256,7 @@ class StaticMemoryManager:
 
     @staticmethod
     def _violates(state: MemoryState, nodes: int) -> bool:
-        if nodes & (nodes - 1) == 0:
+        if nodes.bit_count() < 2:
             return False
         return any(state.assignments[node] and state.groups[node] != nodes for node in positions(nodes))
 
