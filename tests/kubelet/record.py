@@ -68,8 +68,9 @@ def _record_merges(program: str) -> None:
 def _record_cases(path: Path, program: str, repeat: int) -> None:
     entries = read(path)
     answers = ask(program, [entry["case"] for entry in entries], repeat)
-    _tell(path.name.split(".")[0], _differences([(e["case"], e["answers"], a) for e, a in zip(entries, answers, strict=True)]))
-    write(path, [{"case": entry["case"], "answers": seen} for entry, seen in zip(entries, answers, strict=True)])
+    compared = [(e["case"], e["answers"], a) for e, a in zip(entries, answers, strict=True)]
+    _tell(path.name.split(".")[0], _differences(compared))
+    write(path, [{"case": case, "answers": _settled(case, before, seen)} for case, before, seen in compared])
 
 
 def _record_generated(program: str, repeat: int) -> None:
@@ -95,6 +96,8 @@ def _record_generated(program: str, repeat: int) -> None:
             if seed in before and before[seed][0] == fingerprint
         ]
         fresh = len(recorded[kind]) - len(known)
+        settled = {case["id"]: _settled(case, seen_before, seen) for case, seen_before, seen in known}
+        recorded[kind] = [[seed, mark, settled.get(f"{kind}/{seed}", seen)] for seed, mark, seen in recorded[kind]]
         _tell(f"{kind}: {len(recorded[kind])} of {len(seeds)} cases answered, {fresh} for the first time", _differences(known))
     write(ANSWERS, recorded)
 
@@ -138,6 +141,11 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 def _differences(answered: Sequence[tuple[dict[str, Any], Answers, Answers]]) -> list[str]:
     """Ids of cases whose answers changed, but for what the kubelet itself picks at random."""
     return [case["id"] for case, before, after in answered if not _steady(case, before) & _steady(case, after)]
+
+
+def _settled(case: dict[str, Any], before: Answers, after: Answers) -> Answers:
+    """The last recording where only random choices differ, so that the same kubelet gives the same file."""
+    return before if _steady(case, before) & _steady(case, after) else after
 
 
 def _steady(case: dict[str, Any], answers: Answers) -> set[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from infra.errors import ConfigError
-from infra.kubelet import Kubelet, KubeletHangs, KubeletRefuses, Machine, Pod
+from infra.kubelet import Kubelet, KubeletHangs, KubeletRefuses, Machine, Pod, simulate_case
 from infra.kubelet.admission import pod_validation
 from infra.kubelet.admission.node_fit import NodeAllocatable, preempt, shortages
 from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
@@ -56,18 +57,25 @@ def test_no_durations(text: str) -> None:
 
 
 # Quantities
-SUFFIXES = {
-    "": 1,
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "m": Fraction(1, 1000),
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ti": 2**40,
+SUFFIXES: dict[str, Any] = {
+    **{"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18, "m": Fraction(1, 1000)},
+    **{
+        "u": Fraction(1, 10**6),
+        "n": Fraction(1, NANO),
+        "Ki": 2**10,
+        "Mi": 2**20,
+        "Gi": 2**30,
+        "Ti": 2**40,
+        "Pi": 2**50,
+        "Ei": 2**60,
+    },
 }
+
+
+@pytest.mark.parametrize(("suffix", "size"), SUFFIXES.items())
+def test_each_suffix_stands_for_its_size(suffix: str, size: Any) -> None:
+    assert parse_quantity(f"3{suffix}").nano == -((-3 * size * NANO) // 1)
+    assert parse_quantity(f"0.5{suffix}").nano == -((-size * NANO) // 2)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -316,7 +324,7 @@ def test_graceful_shutdown_can_be_switched_off(name: str) -> None:
     off = _gates(
         **dict.fromkeys(("GracefulNodeShutdown", "GracefulNodeShutdownBasedOnPodPriority", "WindowsGracefulNodeShutdown"), False)
     )
-    for period, expected in (("1s", [True]), ("0s", [])):
+    for period, expected in (("1s", [True]), ("1ns", [True]), ("0s", [])):
         errors = validation_errors(load({name: period, **off}, kubernetes_version="1.37"))
         assert ["needs the feature gate GracefulNodeShutdown" in error for error in errors] == expected
 
@@ -652,3 +660,42 @@ def test_a_negative_reservation_moves_huge_pages_between_nodes() -> None:
     results = [started.admit({"name": name, "containers": [{"name": "c", **wide}]}) for name in "ab"]
     assert results[0].containers[0].memory_numa == (1,)
     assert (results[1].admitted, results[1].reason) == (False, "UnexpectedAdmissionError")
+
+
+def _pod_level_pod(sidecar: str, main: str | None) -> dict[str, Any]:
+    level = {"cpu": "4", "memory": "4Gi"}
+    init = [{**container("side", cpu=sidecar, memory="1Gi"), "restartPolicy": "Always"}, {"name": "shared-init"}]
+    containers = [container("main", cpu=main, memory="1Gi")] if main else []
+    resources = {"requests": level, "limits": level}
+    return {"name": "a", "initContainers": init, "containers": [*containers, {"name": "shared"}], "resources": resources}
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "main", "words"),
+    [
+        ("4", None, "shared init containers but no cpus"),
+        ("3", None, ""),
+        ("1", "3", "equals pod budget, leaving no cpus"),
+        ("1", "2", ""),
+    ],
+)
+def test_a_shared_pool_of_a_pod_must_not_be_empty(sidecar: str, main: str | None, words: str) -> None:
+    fields: dict[str, Any] = {"topologyManagerScope": "pod", "featureGates": {"PodLevelResourceManagers": True}}
+    result = kubelet(policy="best-effort", **fields).admit(_pod_level_pod(sidecar, main))
+    assert result.admitted == (words == "")
+    assert words in result.message
+    assert result.reason == ("EmptyPodSharedPoolError" if words else "")
+
+
+def test_a_reservation_above_a_nodes_memory_wraps_around() -> None:
+    """As the kubelet's unsigned arithmetic does; only the sum over the nodes is checked."""
+    fields = configuration(kubeReserved={"cpu": "1", "memory": "1436Mi"}, **static_memory(n0="1536Mi"))
+    started = Kubelet.start(machine(2, 4, gib=1), fields, {})
+    assert started.allocatable_memory_bytes == {0: 2**64 - 2**29, 1: GIB}
+
+
+def test_an_answer_says_its_time_in_milliseconds() -> None:
+    begin = time.perf_counter()
+    spent = [simulate_case(case_of("ordinary", seed))["ms"] for seed in range(5)]
+    assert 0.02 < sum(spent) <= (time.perf_counter() - begin) * 1000 + 0.01
+    assert spent == [round(ms, 3) for ms in spent]

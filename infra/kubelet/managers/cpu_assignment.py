@@ -282,7 +282,7 @@ def _best_combination(acc: _Accumulator, numas: list[int], size: int, strategy: 
         if best_balance == 0 and (not strategy.align_by_socket or best_in_socket):
             break
         nodes = combination.nodes()
-        if sum(free[node] for node in nodes) < count or sum(free[node] // group for node in nodes) * group < count:
+        if sum(free[node] // group for node in nodes) * group < count:
             continue
         share = count // size // group * group
         if strategy.align_by_socket:

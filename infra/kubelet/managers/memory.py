@@ -168,7 +168,7 @@ class StaticMemoryManager:
                 if amounts.get(name) and sum(state.free[name][node] for node in positions(nodes)) + amounts[name] >= size:
                     enough |= 1 << nodes
             possible &= enough
-        return ResourceHints(possible, possible & space.by_count[narrowest] if space.count else 0)
+        return ResourceHints(possible, possible & space.by_count[narrowest])
 
     def _usable(self, state: MemoryState) -> int:
         """Masks that neither split a group nor join a node that serves allocations of its own."""
@@ -256,7 +256,7 @@ class StaticMemoryManager:
 
     @staticmethod
     def _violates(state: MemoryState, nodes: int) -> bool:
-        if nodes & (nodes - 1) == 0:
+        if nodes.bit_count() < 2:
             return False
         return any(state.assignments[node] and state.groups[node] != nodes for node in positions(nodes))
 
