@@ -35,7 +35,7 @@ class Device:
 
     @classmethod
     def from_dict(cls, document: Any, path: str = "device") -> Device:
-        if type(document) is not dict and not isinstance(document, Mapping):
+        if not isinstance(document, Mapping):
             raise _wrong(path, document, 'an object like {"id": "gpu0", "numa": [0]}')
         identifier = document.get("id")
         if not isinstance(identifier, str):
@@ -88,7 +88,7 @@ class Machine:
 
 
 def _numa_node(document: Any, path: str, *, exact: bool) -> NumaNode:
-    if type(document) is not dict and not isinstance(document, Mapping):
+    if not isinstance(document, Mapping):
         raise _wrong(path, document, 'an object like {"id": 0, "cpus": [[0, 1]], "memory_bytes": 68719476736}')
     number = document.get("id", 0)
     if type(number) is not int or not 0 <= number < 64:

@@ -193,7 +193,7 @@ def _containers(document: Mapping[str, Any], key: str, path: str, *, is_init: bo
     found = []
     for index, entry in enumerate(listed):
         here = f"{path}.{key}[{index}]"
-        if type(entry) is not dict and not isinstance(entry, Mapping):
+        if not isinstance(entry, Mapping):
             raise _wrong(here, entry, "an object")
         name, policy = entry.get("name") or "", entry.get("restartPolicy")
         if not isinstance(name, str):
@@ -216,7 +216,7 @@ def _resource_list(value: Any, path: str) -> tuple[ResourceList, dict[str, int |
         if isinstance(value, list):
             raise _wrong(path, value, 'quantities by resource, like {"cpu": "4"}')
         return {}, {}
-    if type(value) is not dict and not isinstance(value, Mapping):
+    if not isinstance(value, Mapping):
         raise _wrong(path, value, 'quantities by resource, like {"cpu": "4"}')
     amounts: ResourceList = {}
     int64: dict[str, int | None] = {}

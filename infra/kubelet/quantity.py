@@ -82,7 +82,7 @@ def _decimal(digits: int, whole: int, fraction: int, exponent: int) -> tuple[int
     if 18 - whole - fraction < 0 or power < 0 or scale < 0:
         return nano, None
     int64 = digits * 10**scale
-    return nano, int64 if int64 <= _MAX_INT64 else None
+    return nano, int64 if int64.bit_length() < 64 else None
 
 
 def parse_json_quantity(value: object) -> Quantity:

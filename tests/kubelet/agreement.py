@@ -41,7 +41,7 @@ RECORDED: dict[str, list[Any]] = {
 
 
 def outcome(case: dict[str, Any], result: dict[str, Any], *, placement: bool = True) -> list[Any] | None:
-    """A result in the form that is compared; None where there was no answer.
+    """A result in the form that is compared; None where there was no answer. Of crowded and pinned cases it holds more.
 
     Device ids are the plugin's choice: devices are compared by how many come from which NUMA nodes (`placement`), or by number.
     """
@@ -55,7 +55,10 @@ def outcome(case: dict[str, Any], result: dict[str, Any], *, placement: bool = T
         for resource, devices in (case.get("devices") or {}).items()
         for device in devices
     }
-    pods = []
+    detailed = str(case.get("id", "")).startswith(("crowded/", "pinned/"))
+    pods: list[Any] = (
+        [{name: result["node"].get(name) for name in ("capacity", "allocatable", "reserved_cpus")}] if detailed else []
+    )
     for pod in result.get("pods") or ():
         if "removed" in pod:
             continue
@@ -78,7 +81,11 @@ def outcome(case: dict[str, Any], result: dict[str, Any], *, placement: bool = T
                     devices,
                 ]
             )
+            if detailed:
+                containers[-1] += [container.get("preferred"), container.get("start_error")]
         pods.append([pod.get("name"), containers])
+        if detailed:
+            pods.append({name: pod.get(name) for name in ("qos", "pod_cpus", "preempted")})
     return json.loads(json.dumps(pods))
 
 

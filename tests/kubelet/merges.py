@@ -110,6 +110,42 @@ SCENARIOS: dict[str, dict[str, Any]] = {
         "dropins": {"10-a.conf": _base("maxParallelImagePulls: 5\n")},
         "flags": [],
     },
+    "a longer status update lengthens the report": {
+        "base": _base("nodeStatusUpdateFrequency: 20s\n"),
+        "dropins": None,
+        "flags": [],
+    },
+    "a report of its own stays": {
+        "base": _base("nodeStatusUpdateFrequency: 20s\nnodeStatusReportFrequency: 1m\n"),
+        "dropins": None,
+        "flags": [],
+    },
+    "a report without an update stays": {"base": _base("nodeStatusReportFrequency: 1m\n"), "dropins": None, "flags": []},
+    "one parallel pull is a serial one": {"base": _base("maxParallelImagePulls: 1\n"), "dropins": None, "flags": []},
+    "half of the access rules": {
+        "base": _base(
+            "authentication: {anonymous: {enabled: true}, webhook: {cacheTTL: 1m}}\nauthorization: {webhook: {cacheAuthorizedTTL: 1m}}\n"
+        ),
+        "dropins": None,
+        "flags": [],
+    },
+    "the other half of the access rules": {
+        "base": _base(
+            "authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow, webhook: {cacheUnauthorizedTTL: 1m}}\n"
+        ),
+        "dropins": None,
+        "flags": [],
+    },
+    "gates decide on defaults": {
+        "base": _base("featureGates: {KubeletCrashLoopBackOffMax: false, KubeletEnsureSecretPulledImages: false}\n"),
+        "dropins": None,
+        "flags": [],
+    },
+    "zero is the default": {
+        "base": _base("maxPods: 0\nsyncFrequency: 0s\nhairpinMode: ''\nhealthzPort: 0\nfailSwapOn: false\n"),
+        "dropins": None,
+        "flags": [],
+    },
     "nested structs merge": {
         "base": _base("authentication: {webhook: {enabled: false}}\n"),
         "dropins": {"10-a.conf": _base("authentication: {anonymous: {enabled: true}}\n")},

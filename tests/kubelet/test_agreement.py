@@ -59,9 +59,15 @@ def test_recording_covers_starts_refusals_and_every_reason() -> None:
     for kind in RECORDED:
         for _, _, answers in recorded_answers()[kind]:
             for entry in answers[0]:
-                seen.add(entry if isinstance(entry, str) else "admitted" if isinstance(entry[1], list) else entry[1])
+                if isinstance(entry, str):
+                    seen.add(entry)
+                elif isinstance(entry, list):
+                    seen.add("admitted" if isinstance(entry[1], list) else entry[1])
+                else:
+                    seen.update(name for name, value in entry.items() if value)
     assert {
         *("refuses to start", "admitted", "TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "InvalidPod"),
+        *("preempted", "pod_cpus", "reserved_cpus"),
         *("EmptyPodSharedPoolError", "OutOfcpu", "OutOfmemory", "OutOfpods", "KubeletPanic", "OutOfhugepages-1Gi"),
         *(
             f"refuses at {stage}"

@@ -17,9 +17,12 @@ from infra.kubelet.admission.node_fit import NodeAllocatable, preempt, shortages
 from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
 from infra.kubelet.admission.reservation import EVICTION_SIGNALS, eviction_memory, reserved_resources
 from infra.kubelet.configuration.decode import load
+from infra.kubelet.configuration.flags import field_flags
 from infra.kubelet.configuration.go_types import INT32, INT64, UINT32, Kind, WrongType, parse_duration
+from infra.kubelet.configuration.merge import effective_configuration
 from infra.kubelet.configuration.validate import parse_cpu_set, validation_errors
 from infra.kubelet.configuration.versions import parse_version, rules_of
+from infra.kubelet.managers.cpu_assignment import _thousandths
 from infra.kubelet.managers.cpu_topology import cpu_ids, cpu_list
 from infra.kubelet.managers.hints import MaskSpace, ResourceHints, mask_space, masks_of, positions
 from infra.kubelet.managers.topology import BEST_EFFORT, TopologyHint, TopologyPolicy
@@ -27,6 +30,7 @@ from infra.kubelet.quantity import NANO, format_quantity, parse_json_quantity, p
 from infra.kubelet.resource_names import is_extended_resource, is_native_resource, is_qualified_name, is_scalar_resource
 from tests.kubelet.agreement import case_of
 from tests.kubelet.build import GIB, configuration, container, gpus, kubelet, machine, pod, static_memory
+from tests.kubelet.merges import HEADER
 
 
 # Go's types
@@ -44,13 +48,15 @@ def test_an_integer_fits_its_bits_and_no_more(kind: Kind, lowest: int, highest: 
 @pytest.mark.parametrize(
     ("text", "nano"),
     [("0", 0), ("+0", 0), ("1ns", 1), ("1us", 10**3), ("1µs", 10**3), ("1ms", 10**6), ("1s", NANO), ("1m", 60 * NANO), ("1h", 3600 * NANO),
-     ("1.5h", 5400 * NANO), (".5s", NANO // 2), ("1h1m1s", 3661 * NANO), ("+2s", 2 * NANO), ("-2s", -2 * NANO), ("2540400h", 2540400 * 3600 * NANO)],
+     ("1.5h", 5400 * NANO), (".5s", NANO // 2), ("1h1m1s", 3661 * NANO), ("+2s", 2 * NANO), ("-2s", -2 * NANO), ("2540400h", 2540400 * 3600 * NANO), ("9223372036854775807ns", 2**63 - 1)],
 )  # fmt: skip
 def test_durations_are_gos(text: str, nano: int) -> None:
     assert parse_duration(text) == nano
 
 
-@pytest.mark.parametrize("text", ["", "-", "+", "1", "s", ".s", "1 s", "1s ", "1x", "1s2", "--1s", "2562048h"])
+@pytest.mark.parametrize(
+    "text", ["", "-", "+", "1", "s", ".s", "1 s", "1s ", "1x", "1s2", "--1s", "2562048h", "9223372036854775808ns"]
+)
 def test_no_durations(text: str) -> None:
     with pytest.raises(ValueError, match="no duration"):
         parse_duration(text)
@@ -98,7 +104,7 @@ def test_a_quantity_is_its_number_times_its_suffix(seed: int) -> None:
 @pytest.mark.parametrize(
     ("text", "int64"),
     [("999999999999999999", 999999999999999999), ("9223372036854775807", None), ("1E", 10**18), ("9E", 9 * 10**18), ("10E", None), ("1.0", None),
-     ("1n", None), ("1u", None), ("100m", None), ("1e18", 10**18), ("1e19", None), ("1e-1", None), ("9999Pi", None), ("8Ei", None), ("1023Gi", 1023 * 2**30),
+     ("1n", None), ("1u", None), ("100m", None), ("1e18", 10**18), ("1e19", None), ("92233720368547758e2", 9223372036854775800), ("92233720368547759e2", None), ("1e-1", None), ("9999Pi", None), ("8Ei", None), ("1023Gi", 1023 * 2**30),
      ("99Ti", 99 * 2**40), ("100Ti", None), ("1Pi", None), ("00001Gi", 2**30), ("10000Gi", 10000 * 2**30), ("100000Gi", None)],
 )  # fmt: skip
 def test_which_quantities_are_an_int64_inside(text: str, int64: int | None) -> None:
@@ -414,7 +420,7 @@ _TRUSTED = {"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedIma
         ({"tracing": {"samplingRatePerMillion": 1_000_000}}, True), ({"tracing": {"samplingRatePerMillion": 1_000_001}}, False),
         ({"tracing": {"samplingRatePerMillion": 0}}, True), ({"tracing": {"samplingRatePerMillion": -1}}, False),
         ({"podLogsDir": "/var/log"}, True), ({"podLogsDir": "/var//log"}, False), ({"podLogsDir": "/var/../log"}, False), ({"podLogsDir": "/v\u00e4r"}, False),
-        ({"podLogsDir": "logs"}, True), ({"podLogsDir": "/var/log/"}, False), ({"podLogsDir": "/"}, True),
+        ({"podLogsDir": "logs"}, True), ({"podLogsDir": "/var/log/"}, False), ({"podLogsDir": "/"}, True), ({"podLogsDir": "/./var"}, False), ({"podLogsDir": "/../var"}, False), ({"podLogsDir": "/a/b/../c"}, False),
         ({"enforceNodeAllocatable": ["none"]}, True), ({"enforceNodeAllocatable": ["none", "pods"]}, False), ({"enforceNodeAllocatable": ["pods", "pods"]}, False),
         ({"enforceNodeAllocatable": ["kube-reserved"]}, False), ({"enforceNodeAllocatable": ["kube-reserved"], "kubeReservedCgroup": "/k"}, True),
         ({"enforceNodeAllocatable": ["kube-reserved"], "systemReservedCgroup": "/s"}, False),
@@ -509,7 +515,7 @@ def test_the_short_way_of_validation_says_what_the_long_one_says(seed: int, monk
 @pytest.mark.parametrize(
     ("requests", "limits", "plain"),
     [({"cpu": 1}, {"cpu": 1}, True), ({"cpu": 2}, {"cpu": 1}, False), ({}, {"cpu": 1}, True), ({"cpu": -1}, {}, False), ({"cpu": 0}, {}, True),
-     ({"cpu": 0}, {"cpu": 0}, True), ({"a.b/c": 1000}, {"a.b/c": 1000}, True), ({"a.b/c": 0}, {"a.b/c": 0}, True), ({"a.b/c": 500}, {"a.b/c": 500}, False),
+     ({"cpu": 0}, {"cpu": 0}, True), ({}, {"cpu": 0}, True), ({}, {"cpu": -1}, False), ({"a.b/c": 1000}, {"a.b/c": 1000}, True), ({"a.b/c": 0}, {"a.b/c": 0}, True), ({"a.b/c": 500}, {"a.b/c": 500}, False),
      ({"a.b/c": -1000}, {"a.b/c": -1000}, False), ({"a.b/c": 1000}, {}, False), ({"a.b/c": 1000}, {"a.b/c": 2000}, False), ({"memory": 1}, {}, True)],
 )  # fmt: skip
 def test_which_requirements_are_plain(requests: dict[str, int], limits: dict[str, int], plain: bool) -> None:
@@ -699,3 +705,85 @@ def test_an_answer_says_its_time_in_milliseconds() -> None:
     spent = [simulate_case(case_of("ordinary", seed))["ms"] for seed in range(5)]
     assert 0.02 < sum(spent) <= (time.perf_counter() - begin) * 1000 + 0.01
     assert spent == [round(ms, 3) for ms in spent]
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded"),
+    [(0.0625, 0.063), (0.0624, 0.062), (0.1875, 0.188), (1.0, 1.0), (2.0004, 2.0), (2.0006, 2.001), (0.0, 0.0)],
+)
+def test_thousandths_round_halves_away_from_zero(value: float, rounded: float) -> None:
+    assert _thousandths(value) == rounded
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "words"),
+    [
+        ("max-pods", "x", "must be a whole number"),
+        ("fail-swap-on", "yes", "must be true or false"),
+        ("kube-reserved", "cpu", "must look like name=value"),
+        ("cpu-manager-policy-options", "x", "must look like name=value"),
+        ("eviction-hard", "memory.available=1", "must look like name<value"),
+        ("feature-gates", "NodeSwap=x", "must be true or false"),
+        ("manifest-url-header", "A", "must look like name:value"),
+        ("vmodule", "a=x", "must be a whole number"),
+        ("reserved-memory", "0", "must look like 0:memory=1Gi"),
+        ("reserved-memory", "0:memory=1Gi:1", "must look like 0:memory=1Gi"),
+        ("reserved-memory", "x:memory=1Gi", "must look like 0:memory=1Gi"),
+        ("reserved-memory", "0:cpu=1", "neither memory nor hugepages"),
+        ("register-with-taints", "a=b", "must look like key=value:NoSchedule"),
+        ("register-with-taints", ":NoSchedule", "must look like key=value:NoSchedule"),
+    ],
+)
+def test_what_is_wrong_with_the_text_of_a_flag(flag: str, text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        field_flags()[flag].parse([text])
+
+
+@pytest.mark.parametrize(
+    ("flag", "texts", "value"),
+    [
+        ("max-pods", ["0x10"], 16),
+        ("fail-swap-on", ["F"], False),
+        ("fail-swap-on", ["1"], True),
+        ("kube-reserved", [""], {}),
+        ("kube-reserved", [" cpu = 1 ,memory=1Gi"], {"cpu": "1", "memory": "1Gi"}),
+        ("cluster-dns", ["", "10.0.0.1"], ["10.0.0.1"]),
+        ("reserved-memory", [""], []),
+        ("reserved-memory", ["-1:memory=1Gi"], [{"numaNode": -1, "limits": {"memory": "1Gi"}}]),
+        ("register-with-taints", ["a:NoSchedule"], [{"key": "a", "value": "", "effect": "NoSchedule"}]),
+    ],
+)
+def test_what_the_text_of_a_flag_means(flag: str, texts: list[str], value: Any) -> None:
+    assert field_flags()[flag].parse(texts) == value
+
+
+@pytest.mark.parametrize(
+    ("words", "stage", "message"),
+    [(["x"], "flags", "is no flag"), (["--max-pods"], "flags", "flag needs an argument: --max-pods"), (["--nonsense=1"], "flags", "unknown flag: --nonsense"),
+     (["--max-pods=x"], "flags", "--max-pods: 'x' must be"), (["--cpu-manager-policy-options=a"], "flags", "name=value")],
+)  # fmt: skip
+def test_command_lines_that_stop_the_kubelet(words: list[str], stage: str, message: str) -> None:
+    with pytest.raises(KubeletRefuses) as refusal:
+        effective_configuration(base=HEADER, flags=words)
+    assert refusal.value.stage == stage
+    assert message in refusal.value.errors[0]
+
+
+def test_a_flag_for_a_truth_needs_no_text() -> None:
+    found = effective_configuration(
+        base=HEADER, flags=["--runonce", "--max-pods", "9", "--help", "--node-ip", "10.0.0.1", "--fail-swap-on=false"]
+    )
+    assert (found.document["runOnce"], found.document["maxPods"], found.document["failSwapOn"]) == (True, 9, False)
+
+
+def test_a_wrong_sum_of_reserved_memory_names_its_parts() -> None:
+    fields = configuration(
+        kubeReserved={"cpu": "1", "memory": "1Gi"}, evictionHard={"nodefs.available": "10%"}, **static_memory(n0="2Gi")
+    )
+    with pytest.raises(KubeletRefuses) as refusal:
+        Kubelet.start(machine(), fields, {})
+    assert refusal.value.errors[0].endswith("it must be 1Gi = kubeReserved 1Gi")
+    pages = configuration(**static_memory(n0="1Gi"))
+    pages["reservedMemory"][0]["limits"]["hugepages-1Gi"] = "1Gi"
+    with pytest.raises(KubeletRefuses, match=r'of type "hugepages-1Gi".*no reservation at all'):
+        Kubelet.start(machine(), pages, {})
