@@ -106,7 +106,7 @@ def _images(c: Configuration) -> Iterator[str]:
     oldest, youngest = c["imageMaximumGCAge"], c["imageMinimumGCAge"]
     if oldest and not c.gates["ImageMaximumGCAge"]:
         yield "imageMaximumGCAge: needs the feature gate ImageMaximumGCAge"
-    if youngest < 0 or oldest < 0:
+    if min(youngest, oldest) < 0:
         yield "imageMinimumGCAge, imageMaximumGCAge: must not be negative"
     if 0 < oldest <= youngest:
         yield "imageMaximumGCAge: must be greater than imageMinimumGCAge"
@@ -272,7 +272,7 @@ def _reserved_memory(c: Configuration) -> Iterator[str]:
 
 def _user_namespaces(c: Configuration) -> Iterator[str]:
     ids: Any = (c["userNamespaces"] or {}).get("idsPerPod")
-    if ids is not None and (ids < _USER_NAMESPACE_UNIT or ids % _USER_NAMESPACE_UNIT or ids > 2**32 - 1):
+    if ids is not None and (ids < _USER_NAMESPACE_UNIT or ids % _USER_NAMESPACE_UNIT or ids >= 2**32):
         yield f"userNamespaces.idsPerPod: {ids} must be a multiple of {_USER_NAMESPACE_UNIT} below 2^32"
 
 

@@ -175,11 +175,12 @@ class StaticMemoryManager:
         space = self.space
         untouched = own = grouped = 0
         for node, group in enumerate(state.groups):
-            if group & (group - 1) == 0:
+            alone = group.bit_count() < 2
+            if alone:
                 own |= 1 << (1 << node)
             if not state.assignments[node]:
                 untouched |= 1 << node
-            elif group & (group - 1):
+            elif not alone:
                 grouped |= 1 << group
         usable = own | (space.submasks(untouched) & ~space.singles & ~1)
         for group in masks_of(grouped):
