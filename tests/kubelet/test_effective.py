@@ -74,3 +74,9 @@ def test_merge_patch_leaves_its_arguments_alone() -> None:
     target, patch = {"a": {"b": 1}, "c": [1]}, {"a": {"b": None, "d": 2}, "c": [2]}
     assert merge_patch(target, patch) == {"a": {"d": 2}, "c": [2]}
     assert target == {"a": {"b": 1}, "c": [1]}
+
+
+def test_only_what_is_no_field_is_unknown() -> None:
+    effective = effective_configuration(base=f"{STATIC}reservedCpus: 0-1\n")
+    assert effective.unknown == ("reservedCpus",)
+    assert "reservedCpus" not in effective.document

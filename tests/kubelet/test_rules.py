@@ -819,3 +819,43 @@ def test_pages_that_some_node_does_not_know_crash_the_kubelet(pages: str, panics
 )  # fmt: skip
 def test_sums_over_numa_nodes_wrap_at_64_bits(amounts: tuple[int, ...], wanted: int, masks: list[int]) -> None:
     assert masks_of(masks_with_at_least(amounts, wanted)) == masks
+
+
+def test_overhead_counts_where_nothing_is_requested() -> None:
+    prepared = Pod.from_dict({"name": "a", "containers": [{"name": "c"}], "overhead": {"cpu": "250m"}})
+    assert prepared.total_requests(pod_level=True) == {"cpu": 250}
+    assert prepared.total_requests(pod_level=True, overhead=False) == {}
+
+
+def test_the_widest_moment_of_a_pod() -> None:
+    """A sidecar runs beside the init containers after it, and beside the containers."""
+    init = [container("i", cpu=3), {**container("s", cpu=2), "restartPolicy": "Always"}, container("j", cpu=4)]
+    prepared = Pod.from_dict({"name": "a", "initContainers": init, "containers": [container("c", cpu=1), container("d", memory=5)]})
+    assert prepared.total_requests(pod_level=True) == {"cpu": 6000, "memory": 5000}
+    assert prepared.total_limits() == {"cpu": 6000, "memory": 5000}
+
+
+def test_a_numa_node_without_id_is_the_first() -> None:
+    assert Machine.from_dict({"numa": [{"cpus": [[0]], "memory_bytes": 1}]}).numa_nodes[0].id == 0
+
+
+def test_topology_options_need_their_gate_until_they_are_stable() -> None:
+    fields = configuration(topologyManagerPolicyOptions={"max-allowable-numa-nodes": "9"})
+    off = {**fields, "featureGates": {"TopologyManagerPolicyBetaOptions": False}}
+    for version, document, starts in (("1.34", fields, True), ("1.34", off, False), ("1.35", off, True)):
+        if starts:
+            assert Kubelet.start(machine(), document, {}, kubernetes_version=version)
+        else:
+            with pytest.raises(KubeletRefuses, match="needs the feature gate TopologyManagerPolicyBetaOptions"):
+                Kubelet.start(machine(), document, {}, kubernetes_version=version)
+
+
+def test_without_the_static_policy_no_pool_of_cpus_is_told() -> None:
+    started = kubelet(policy="none", cpuManagerPolicy="none")
+    assert (started.shared_cpus_mask, started.shared_cpus, started.reserved_cpus) == (0, frozenset(), frozenset())
+    assert kubelet().shared_cpus == frozenset(range(32))
+
+
+def test_the_highest_verbosity_is_named() -> None:
+    errors = validation_errors(load({"logging": {"verbosity": 2**31}}, kubernetes_version="1.37"))
+    assert errors == ["logging.verbosity: 2147483648 must be at most 2147483647"]

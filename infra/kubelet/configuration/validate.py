@@ -19,6 +19,7 @@ from infra.kubelet.resource_names import is_qualified_name
 _BOUNDS = {name: field.bounds for name, field in FIELDS.items() if field.bounds}
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _USER_NAMESPACE_UNIT = 65536
+_MOST_VERBOSE = 2**31 - 1
 _PREVIOUS_THROTTLING_FACTOR = 0.9
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -288,8 +289,8 @@ def _logging_and_tracing(c: Configuration) -> Iterator[str]:
     for path, verbosity in [("logging.verbosity", logging["verbosity"])] + [
         (f"logging.vmodule[{i}].verbosity", item["verbosity"]) for i, item in enumerate(logging["vmodule"] or ())
     ]:
-        if verbosity > 2**31 - 1:
-            yield f"{path}: {verbosity} must be at most {2**31 - 1}"
+        if verbosity > _MOST_VERBOSE:
+            yield f"{path}: {verbosity} must be at most {_MOST_VERBOSE}"
     if logging["vmodule"] and logging["format"] != "text":
         yield "logging.vmodule: only works with format text"
     for index, item in enumerate(logging["vmodule"] or ()):

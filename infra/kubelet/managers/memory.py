@@ -248,12 +248,7 @@ class StaticMemoryManager:
         return (smallest & -smallest).bit_length() - 1, preferred
 
     def _satisfies(self, state: MemoryState, nodes: int, requested: dict[str, int]) -> bool:
-        for name, size in requested.items():
-            if name not in state.free or name in self.partial:
-                raise KubeletPanics(f"runtime error: invalid memory address or nil pointer dereference: a NUMA node has no {name}")
-            if sum(state.free[name][node] for node in positions(nodes)) % _UINT64 < size:
-                return False
-        return True
+        return all(sum(state.free[name][node] for node in positions(nodes)) % _UINT64 >= size for name, size in requested.items())
 
     @staticmethod
     def _violates(state: MemoryState, nodes: int) -> bool:
