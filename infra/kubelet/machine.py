@@ -129,10 +129,6 @@ def _list(document: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
 
 
 def _cores(listed: Sequence[Any], path: str) -> tuple[tuple[int, ...], ...]:
-    if {*map(type, listed)} <= {list}:
-        cpus = [cpu for core in listed for cpu in core]
-        if {*map(type, cpus)} <= {int} and (not cpus or (min(cpus) >= 0 and max(cpus) < 2**20)):
-            return tuple(map(tuple, listed))
     return tuple(_cpus(core, f"{path}.cpus[{index}]") for index, core in enumerate(listed))
 
 

@@ -155,11 +155,9 @@ def aggregate(app: list[ResourceList], init: tuple[Container, ...], *, requests:
             for name, amount in resources.items():
                 moment[name] = moment.get(name, 0) + amount
         for name, amount in moment.items():
-            if amount > widest.get(name, -1):
-                widest[name] = amount
+            widest[name] = max(amount, widest.get(name, amount))
     for name, amount in widest.items():
-        if amount > total.get(name, -1):
-            total[name] = amount
+        total[name] = max(amount, total.get(name, amount))
     return total
 
 

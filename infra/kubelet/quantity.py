@@ -41,7 +41,7 @@ ZERO = Quantity(0, 0)
 
 def round_up(amount: int, unit: int) -> int:
     """`amount / unit`, rounded away from zero."""
-    return -(-amount // unit) if amount >= 0 else amount // unit
+    return max(amount // unit, -(-amount // unit), key=abs)
 
 
 @lru_cache(maxsize=65536)
@@ -63,7 +63,7 @@ def parse_quantity(text: str) -> Quantity:
 def _exponent(suffix: str) -> int:
     if suffix in _DECIMAL:
         return _DECIMAL[suffix]
-    if len(suffix) > 1 and suffix[0] in "eE" and re.fullmatch(r"[+-]?\d+", suffix[1:], re.ASCII):
+    if suffix[0] in "eE" and re.fullmatch(r"[+-]?\d+", suffix[1:], re.ASCII):
         return max(-_EXPONENT_LIMIT, min(_EXPONENT_LIMIT, int(suffix[1:])))
     raise ValueError("unable to parse quantity's suffix")
 

@@ -9,6 +9,7 @@ import pytest
 
 from infra.kubelet import KubeletRefuses
 from infra.kubelet.configuration.decode import load
+from infra.kubelet.configuration.fields import FIELDS
 from infra.kubelet.configuration.merge import effective_configuration, merge_patch, read_drop_ins
 from tests.kubelet.agreement import MERGES, read
 from tests.kubelet.merges import SCENARIOS, STATIC
@@ -38,6 +39,9 @@ def test_merge_is_the_kubelets(name: str) -> None:
     ours = load(effective_configuration(**arguments).document, kubernetes_version="1.37").fields
     recorded = {"evictionHard": {}, **answer["configuration"], "mergeDefaultEvictionSettings": False}
     theirs = load(recorded, kubernetes_version="1.37").fields
+    # Once more without the defaults that depend on other fields, so that a wrong one cannot be wrong on both sides.
+    plainly = {n: FIELDS[n].kind.decode(v, n) for n, v in answer["configuration"].items() if n not in _NOT_COMPARED}
+    assert {n: (v, ours[n]) for n, v in plainly.items() if ours[n] != v} == {}
     differing = {n: (theirs[n], ours[n]) for n in theirs if ours[n] != theirs[n] and n not in _NOT_COMPARED}
     assert differing == {}
 
@@ -70,3 +74,9 @@ def test_merge_patch_leaves_its_arguments_alone() -> None:
     target, patch = {"a": {"b": 1}, "c": [1]}, {"a": {"b": None, "d": 2}, "c": [2]}
     assert merge_patch(target, patch) == {"a": {"d": 2}, "c": [2]}
     assert target == {"a": {"b": 1}, "c": [1]}
+
+
+def test_only_what_is_no_field_is_unknown() -> None:
+    effective = effective_configuration(base=f"{STATIC}reservedCpus: 0-1\n")
+    assert effective.unknown == ("reservedCpus",)
+    assert "reservedCpus" not in effective.document

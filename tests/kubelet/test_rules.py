@@ -24,7 +24,7 @@ from infra.kubelet.configuration.validate import parse_cpu_set, validation_error
 from infra.kubelet.configuration.versions import parse_version, rules_of
 from infra.kubelet.managers.cpu_assignment import _thousandths
 from infra.kubelet.managers.cpu_topology import cpu_ids, cpu_list
-from infra.kubelet.managers.hints import MaskSpace, ResourceHints, mask_space, masks_of, positions
+from infra.kubelet.managers.hints import MaskSpace, ResourceHints, mask_space, masks_of, masks_with_at_least, positions
 from infra.kubelet.managers.topology import BEST_EFFORT, TopologyHint, TopologyPolicy
 from infra.kubelet.quantity import NANO, format_quantity, parse_json_quantity, parse_quantity, round_up
 from infra.kubelet.resource_names import is_extended_resource, is_native_resource, is_qualified_name, is_scalar_resource
@@ -196,6 +196,7 @@ def test_masks_over_numa_nodes(count: int) -> None:
 
 def test_twenty_numa_nodes_are_the_most() -> None:
     assert MaskSpace(0).singles == 0
+    assert MaskSpace(20).by_count[20] == 1 << (2**20 - 1)
     with pytest.raises(KubeletHangs, match="2\\^21 sets"):
         MaskSpace(21)
 
@@ -597,6 +598,10 @@ def _preempted(short: dict[str, int], pods: list[tuple[str, dict[str, Any], int 
         ({"cpu": 1000}, [("Guaranteed", {"cpu": 3}, 0), ("Guaranteed", {"cpu": 1}, 0), ("Guaranteed", {"cpu": 2}, 0)], (1,)),
         ({"cpu": 4000}, [("Guaranteed", {"cpu": 3}, 0), ("Guaranteed", {"cpu": 1}, 0), ("Guaranteed", {"cpu": 2}, 0)], (0, 1)),
         ({"cpu": 1000}, [("Guaranteed", {"cpu": 1, "memory": 9}, 0), ("Guaranteed", {"cpu": 1, "memory": 1}, 0)], (1,)),
+        ({"cpu": 1000}, [("Guaranteed", {"cpu": 1, "memory": 1}, 0), ("Guaranteed", {"cpu": 1}, 0)], (1,)),
+        ({"cpu": 1000}, [("Guaranteed", {"cpu": 1}, 0), ("Guaranteed", {"cpu": 1, "memory": 1}, 0)], (0,)),
+        ({"memory": 1000}, [("Guaranteed", {"cpu": "1m", "memory": 1000}, 0), ("Guaranteed", {"memory": 1000}, 0)], (1,)),
+        ({"memory": 1000}, [("Guaranteed", {"memory": 1000}, 0), ("Guaranteed", {"cpu": "1m", "memory": 1000}, 0)], (0,)),
         ({"cpu": 1000, "memory": 2}, [("Guaranteed", {"cpu": 1}, 0), ("Guaranteed", {"cpu": 1, "memory": 2}, 0)], (1,)),
         ({"cpu": 1000}, [("Guaranteed", {"cpu": 1}, 2_000_000_000)], ()),
     ],
@@ -785,5 +790,73 @@ def test_a_wrong_sum_of_reserved_memory_names_its_parts() -> None:
     assert refusal.value.errors[0].endswith("it must be 1Gi = kubeReserved 1Gi")
     pages = configuration(**static_memory(n0="1Gi"))
     pages["reservedMemory"][0]["limits"]["hugepages-1Gi"] = "1Gi"
-    with pytest.raises(KubeletRefuses, match=r'of type "hugepages-1Gi".*no reservation at all'):
+    with pytest.raises(KubeletRefuses, match=r'of type "hugepages-1Gi".*it must be 0 = no reservation at all'):
         Kubelet.start(machine(), pages, {})
+
+
+def test_amounts_of_a_machine_have_64_bits() -> None:
+    for size, right in ((2**64 - 1, True), (2**64, False), (-1, False), (0, True)):
+        document = {"numa": [{"id": 0, "cpus": [[0]], "socket": 0, "memory_bytes": size}]}
+        if right:
+            assert Machine.from_dict(document).memory_capacity_bytes == size
+        else:
+            with pytest.raises(ConfigError, match="a whole number from 0 up"):
+                Machine.from_dict(document)
+
+
+@pytest.mark.parametrize(("pages", "panics"), [("hugepages-64Ki", True), ("hugepages-32Mi", True), ("hugepages-1Gi", False)])
+def test_pages_that_some_node_does_not_know_crash_the_kubelet(pages: str, panics: bool) -> None:
+    sizes = [{"1Gi": 1}, {"1Gi": 1, "64Ki": 16}]
+    numa = [{"id": n, "cpus": [[2 * n], [2 * n + 1]], "socket": n, "memory_bytes": 2**34, "hugepages": sizes[n]} for n in range(2)]
+    fields = configuration("none", kubeReserved={"cpu": "1", "memory": "924Mi"}, **static_memory(n0="1Gi"))
+    started = Kubelet.start(Machine.from_dict({"numa": numa}), fields, {})
+    result = started.admit({"name": "a", "containers": [{"name": "c", "limits": {"cpu": "1", "memory": "1Gi", pages: "1Gi"}}]})
+    assert (result.reason == "KubeletPanic") == panics
+
+
+@pytest.mark.parametrize(
+    ("amounts", "wanted", "masks"),
+    [((2**63, 2**63), 1, [1, 2]), ((2**63, 2**63 - 1), 1, [1, 2, 3]), ((2**63, 2**63), 2**63, [1, 2]), ((2**63, 2**63, 5), 5, [1, 2, 4, 5, 6, 7])],
+)  # fmt: skip
+def test_sums_over_numa_nodes_wrap_at_64_bits(amounts: tuple[int, ...], wanted: int, masks: list[int]) -> None:
+    assert masks_of(masks_with_at_least(amounts, wanted)) == masks
+
+
+def test_overhead_counts_where_nothing_is_requested() -> None:
+    prepared = Pod.from_dict({"name": "a", "containers": [{"name": "c"}], "overhead": {"cpu": "250m"}})
+    assert prepared.total_requests(pod_level=True) == {"cpu": 250}
+    assert prepared.total_requests(pod_level=True, overhead=False) == {}
+
+
+def test_the_widest_moment_of_a_pod() -> None:
+    """A sidecar runs beside the init containers after it, and beside the containers."""
+    init = [container("i", cpu=3), {**container("s", cpu=2), "restartPolicy": "Always"}, container("j", cpu=4)]
+    prepared = Pod.from_dict({"name": "a", "initContainers": init, "containers": [container("c", cpu=1), container("d", memory=5)]})
+    assert prepared.total_requests(pod_level=True) == {"cpu": 6000, "memory": 5000}
+    assert prepared.total_limits() == {"cpu": 6000, "memory": 5000}
+
+
+def test_a_numa_node_without_id_is_the_first() -> None:
+    assert Machine.from_dict({"numa": [{"cpus": [[0]], "memory_bytes": 1}]}).numa_nodes[0].id == 0
+
+
+def test_topology_options_need_their_gate_until_they_are_stable() -> None:
+    fields = configuration(topologyManagerPolicyOptions={"max-allowable-numa-nodes": "9"})
+    off = {**fields, "featureGates": {"TopologyManagerPolicyBetaOptions": False}}
+    for version, document, starts in (("1.34", fields, True), ("1.34", off, False), ("1.35", off, True)):
+        if starts:
+            assert Kubelet.start(machine(), document, {}, kubernetes_version=version)
+        else:
+            with pytest.raises(KubeletRefuses, match="needs the feature gate TopologyManagerPolicyBetaOptions"):
+                Kubelet.start(machine(), document, {}, kubernetes_version=version)
+
+
+def test_without_the_static_policy_no_pool_of_cpus_is_told() -> None:
+    started = kubelet(policy="none", cpuManagerPolicy="none")
+    assert (started.shared_cpus_mask, started.shared_cpus, started.reserved_cpus) == (0, frozenset(), frozenset())
+    assert kubelet().shared_cpus == frozenset(range(32))
+
+
+def test_the_highest_verbosity_is_named() -> None:
+    errors = validation_errors(load({"logging": {"verbosity": 2**31}}, kubernetes_version="1.37"))
+    assert errors == ["logging.verbosity: 2147483648 must be at most 2147483647"]

@@ -181,7 +181,7 @@ class Kubelet:
             )
         return (
             tuple(sorted(pods)),
-            self._cpus.shared if self._cpus else 0,
+            self.shared_cpus_mask,
             tuple(sorted(self._devices.allocated.items())),
             (tuple(self._memory.assignments), tuple(self._memory.groups)) if self._memory else (),
             tuple((name, tuple(amounts)) for name, amounts in sorted(self._memory.free.items())) if self._memory else (),

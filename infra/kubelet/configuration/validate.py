@@ -19,6 +19,7 @@ from infra.kubelet.resource_names import is_qualified_name
 _BOUNDS = {name: field.bounds for name, field in FIELDS.items() if field.bounds}
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _USER_NAMESPACE_UNIT = 65536
+_MOST_VERBOSE = 2**31 - 1
 _PREVIOUS_THROTTLING_FACTOR = 0.9
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -106,7 +107,7 @@ def _images(c: Configuration) -> Iterator[str]:
     oldest, youngest = c["imageMaximumGCAge"], c["imageMinimumGCAge"]
     if oldest and not c.gates["ImageMaximumGCAge"]:
         yield "imageMaximumGCAge: needs the feature gate ImageMaximumGCAge"
-    if youngest < 0 or oldest < 0:
+    if min(youngest, oldest) < 0:
         yield "imageMinimumGCAge, imageMaximumGCAge: must not be negative"
     if 0 < oldest <= youngest:
         yield "imageMaximumGCAge: must be greater than imageMinimumGCAge"
@@ -272,7 +273,7 @@ def _reserved_memory(c: Configuration) -> Iterator[str]:
 
 def _user_namespaces(c: Configuration) -> Iterator[str]:
     ids: Any = (c["userNamespaces"] or {}).get("idsPerPod")
-    if ids is not None and (ids < _USER_NAMESPACE_UNIT or ids % _USER_NAMESPACE_UNIT or ids > 2**32 - 1):
+    if ids is not None and (ids < _USER_NAMESPACE_UNIT or ids % _USER_NAMESPACE_UNIT or ids >= 2**32):
         yield f"userNamespaces.idsPerPod: {ids} must be a multiple of {_USER_NAMESPACE_UNIT} below 2^32"
 
 
@@ -288,8 +289,8 @@ def _logging_and_tracing(c: Configuration) -> Iterator[str]:
     for path, verbosity in [("logging.verbosity", logging["verbosity"])] + [
         (f"logging.vmodule[{i}].verbosity", item["verbosity"]) for i, item in enumerate(logging["vmodule"] or ())
     ]:
-        if verbosity > 2**31 - 1:
-            yield f"{path}: {verbosity} must be at most {2**31 - 1}"
+        if verbosity > _MOST_VERBOSE:
+            yield f"{path}: {verbosity} must be at most {_MOST_VERBOSE}"
     if logging["vmodule"] and logging["format"] != "text":
         yield "logging.vmodule: only works with format text"
     for index, item in enumerate(logging["vmodule"] or ()):

@@ -381,7 +381,8 @@ def _deviation(values: list[int]) -> float:
     mean = _thousandths(sum(values) / len(values))
     total = 0.0
     for value in values:
-        total += (value - mean) * (value - mean)
+        off = value - mean
+        total += off * off
     return _thousandths(sqrt(total / len(values)))
 
 

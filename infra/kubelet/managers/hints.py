@@ -7,7 +7,7 @@ int: bit m for mask m. The kubelet enumerates the same masks one by one; interse
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from infra.kubelet.faults import KubeletHangs
@@ -74,7 +74,7 @@ class MaskSpace:
         return 0
 
 
-@lru_cache(maxsize=64)
+@cache
 def mask_space(count: int) -> MaskSpace:
     return MaskSpace(count)
 
@@ -98,7 +98,7 @@ def masks_with_devices(groups: tuple[tuple[int, int], ...], count: int, wanted: 
     """The masks that reach at least `wanted` devices; `groups` are (mask of a device's nodes, how many such devices)."""
     singles = [0] * count
     for nodes, devices in groups:
-        if nodes & (nodes - 1):
+        if nodes.bit_count() > 1:
             break
         if nodes:
             singles[nodes.bit_length() - 1] += devices

@@ -175,11 +175,12 @@ class StaticMemoryManager:
         space = self.space
         untouched = own = grouped = 0
         for node, group in enumerate(state.groups):
-            if group & (group - 1) == 0:
+            alone = group.bit_count() < 2
+            if alone:
                 own |= 1 << (1 << node)
             if not state.assignments[node]:
                 untouched |= 1 << node
-            elif group & (group - 1):
+            elif not alone:
                 grouped |= 1 << group
         usable = own | (space.submasks(untouched) & ~space.singles & ~1)
         for group in masks_of(grouped):
@@ -247,12 +248,7 @@ class StaticMemoryManager:
         return (smallest & -smallest).bit_length() - 1, preferred
 
     def _satisfies(self, state: MemoryState, nodes: int, requested: dict[str, int]) -> bool:
-        for name, size in requested.items():
-            if name not in state.free or name in self.partial:
-                raise KubeletPanics(f"runtime error: invalid memory address or nil pointer dereference: a NUMA node has no {name}")
-            if sum(state.free[name][node] for node in positions(nodes)) % _UINT64 < size:
-                return False
-        return True
+        return all(sum(state.free[name][node] for node in positions(nodes)) % _UINT64 >= size for name, size in requested.items())
 
     @staticmethod
     def _violates(state: MemoryState, nodes: int) -> bool:

@@ -80,7 +80,7 @@ class TopologyPolicy:
         satisfiable = [hint.possible for hint in hints if hint.possible]
         wanted = max((space.narrowest(masks) for masks in satisfiable), default=0)
         reached = intersections(space, satisfiable) if satisfiable else (1 << space.full)
-        for count in sorted(range(1, space.count + 1), key=lambda count: (count > wanted, abs(count - wanted))):
+        for count in sorted(range(1, len(space.by_count)), key=lambda count: (count > wanted, abs(count - wanted))):
             if reached & space.by_count[count]:
                 return TopologyHint(self._fittest(reached, count), False)
         return TopologyHint(space.full, False)
