@@ -816,8 +816,13 @@ def test_pages_that_some_node_does_not_know_crash_the_kubelet(pages: str, panics
 
 @pytest.mark.parametrize(
     ("amounts", "wanted", "masks"),
-    [((2**63, 2**63), 1, [1, 2]), ((2**63, 2**63 - 1), 1, [1, 2, 3]), ((2**63, 2**63), 2**63, [1, 2]), ((2**63, 2**63, 5), 5, [1, 2, 4, 5, 6, 7])],
-)  # fmt: skip
+    [
+        ((2**63, 2**63), 1, [1, 2]),
+        ((2**63, 2**63 - 1), 1, [1, 2, 3]),
+        ((2**63, 2**63), 2**63, [1, 2]),
+        ((2**63, 2**63, 5), 5, [1, 2, 4, 5, 6, 7]),
+    ],
+)
 def test_sums_over_numa_nodes_wrap_at_64_bits(amounts: tuple[int, ...], wanted: int, masks: list[int]) -> None:
     assert masks_of(masks_with_at_least(amounts, wanted)) == masks
 
