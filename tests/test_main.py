@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,11 @@ def test_problems_are_sorted_with_numbers_as_numbers_and_without_doubles() -> No
 def test_names_that_cannot_be_are_wrong_input(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize("command", ["plan", "render", "verify", "topology"])
+def test_help_does_without_what_takes_long_to_import(command: str) -> None:
+    program = f"""import sys; from infra.__main__ import main
+try: main([{command!r}, "--help"])
+except SystemExit: sys.exit("pydantic" in sys.modules or "yaml" in sys.modules)"""
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, cwd=ROOT).returncode == 0

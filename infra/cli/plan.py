@@ -12,9 +12,6 @@ import argparse
 import sys
 
 from infra.cli.source import add_source_arguments, read_source
-from infra.plan.cluster import plan_stack
-from infra.report.document import json_text
-from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from infra.plan.cluster import plan_stack
+    from infra.report.document import json_text
+    from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
+
     stack, config = read_source(args)
     plan = plan_stack(config)
     if args.format == "json":

@@ -14,11 +14,6 @@ import argparse
 from pathlib import Path
 
 from infra.cli.source import add_source_arguments, read_source
-from infra.config.load import read_yaml, stack_file
-from infra.plan.cluster import plan_stack
-from infra.render.files import rendered_files, write_files
-from infra.render.names import SECRETS
-from infra.report.document import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +31,11 @@ def _folder(text: str) -> Path:
 
 
 def run(args: argparse.Namespace) -> int:
+    from infra.config.load import stack_file
+    from infra.plan.cluster import plan_stack
+    from infra.render.files import rendered_files, write_files
+    from infra.report.document import json_text
+
     stack, config = read_source(args)
     plan = plan_stack(config)
     files = rendered_files(plan, stack=stack, secrets=_declared_secrets(stack_file(args.stack) if args.stack else args.config))
@@ -52,6 +52,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _declared_secrets(path: Path) -> tuple[str, ...]:
     """Which secrets the stack file sets; their values are neither read nor needed."""
+    from infra.config.load import read_yaml
+    from infra.render.names import SECRETS
+
     document = read_yaml(path)
     keys = document.get("config") if isinstance(document, dict) else None
     return tuple(key for name, key in SECRETS.items() if isinstance(keys, dict) and f"numawise:{name}" in keys)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from infra.config.cluster import StackConfig
-from infra.config.load import load_stack_file, names_a_stack, stack_file
 from infra.errors import ConfigError
+
+if TYPE_CHECKING:
+    from infra.config.cluster import StackConfig
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +21,9 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_source(args: argparse.Namespace) -> tuple[str, StackConfig]:
     """The stack's name and its validated document; ConfigError with all problems."""
+    # The models of the stack file take a third of a second to import, which `--help` does without.
+    from infra.config.load import load_stack_file, names_a_stack, stack_file
+
     if args.stack is not None:
         if not names_a_stack(args.stack):
             raise ConfigError.one(

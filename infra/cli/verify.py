@@ -13,12 +13,6 @@ from pathlib import Path
 
 from infra.cli.source import add_source_arguments, read_source
 from infra.errors import ConfigError
-from infra.observe.client import Client
-from infra.plan.cluster import plan_stack
-from infra.render.labels import owner
-from infra.report.document import json_text
-from infra.report.verify import verification_as_json, verification_as_text
-from infra.verify.cluster import verify_cluster
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from infra.observe.client import Client
+    from infra.plan.cluster import plan_stack
+    from infra.render.labels import owner
+    from infra.report.document import json_text
+    from infra.report.verify import verification_as_json, verification_as_text
+    from infra.verify.cluster import verify_cluster
+
     stack, config = read_source(args)
     plan = plan_stack(config)
     kubeconfig = args.kubeconfig

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from infra.__main__ import main
-from infra.cli import verify as command
 from infra.diagnosis import Diagnosis
 from infra.verify.cluster import Verification
 from tests.support.documents import small_document
@@ -23,8 +22,8 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, result: Verification = GOOD) -> None:
         self.connections: list[tuple[Path, str | None]] = []
-        monkeypatch.setattr(command, "Client", lambda path, context: self.connections.append((path, context)))
-        monkeypatch.setattr(command, "verify_cluster", lambda *_, **__: result)
+        monkeypatch.setattr("infra.observe.client.Client", lambda path, context: self.connections.append((path, context)))
+        monkeypatch.setattr("infra.verify.cluster.verify_cluster", lambda *_, **__: result)
 
 
 def document(tmp_path: Path, connection: Any) -> str:
