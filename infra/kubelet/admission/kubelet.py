@@ -16,11 +16,11 @@ from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
 from infra.kubelet.admission.pod_validation import pod_errors
 from infra.kubelet.faults import AllocationError, KubeletHangs, KubeletPanics, KubeletRefuses
 from infra.kubelet.machine import Device, Machine
-from infra.kubelet.managers.cpu import CPUState
+from infra.kubelet.managers.cpu import CPUState, StaticCPUManager
 from infra.kubelet.managers.cpu_topology import cpu_ids
 from infra.kubelet.managers.devices import DeviceState
 from infra.kubelet.managers.hints import ProviderHints
-from infra.kubelet.managers.memory import MemoryState, Reusable
+from infra.kubelet.managers.memory import MemoryState, Reusable, StaticMemoryManager
 from infra.kubelet.managers.topology import ANYWHERE, POD_SCOPE, TopologyHint
 from infra.kubelet.pods import Container, Pod, ResourceList
 
@@ -114,6 +114,17 @@ class Kubelet:
     ) -> Kubelet:
         """Starts a kubelet; KubeletRefuses says at which stage and why it would not start."""
         return cls(start_node(machine, kubelet_configuration, devices, kubernetes_version=kubernetes_version))
+
+    # A manager is there where its state is.
+    @property
+    def _cpu_manager(self) -> StaticCPUManager:
+        assert self.node.cpus is not None
+        return self.node.cpus
+
+    @property
+    def _memory_manager(self) -> StaticMemoryManager:
+        assert self.node.memory is not None
+        return self.node.memory
 
     # What the node offers
     @property
@@ -268,37 +279,37 @@ class Kubelet:
             for container in pod.all_containers:
                 self._allocate_container(admission, container)
             return
-        if node.cpus and self._cpus:
-            node.cpus.allocate_pod(self._cpus, admission.uid, pod, admission.qos, hint.nodes)
-        if node.memory and self._memory:
-            node.memory.allocate_pod(self._memory, admission.uid, pod, admission.qos, hint)
+        if self._cpus:
+            self._cpu_manager.allocate_pod(self._cpus, admission.uid, pod, admission.qos, hint.nodes)
+        if self._memory:
+            self._memory_manager.allocate_pod(self._memory, admission.uid, pod, admission.qos, hint)
 
     def _container_hints(self, admission: _Admission, container: Container) -> list[ProviderHints | None]:
         node, pod, qos = self.node, admission.pod, admission.qos
         hints = [node.devices.container_hints(self._devices, container, admission.reusable_devices)]
         reusable_cpus, reusable_memory = admission.reusable_cpus, admission.reusable_memory
         cpus, memory = self._cpus, self._memory
-        hints.append(node.cpus.container_hints(cpus, pod, qos, container, reusable_cpus) if node.cpus and cpus else None)
-        hints.append(node.memory.container_hints(memory, pod, qos, container, reusable_memory) if node.memory and memory else None)
+        hints.append(self._cpu_manager.container_hints(cpus, pod, qos, container, reusable_cpus) if cpus else None)
+        hints.append(self._memory_manager.container_hints(memory, pod, qos, container, reusable_memory) if memory else None)
         return hints
 
     def _pod_hints(self, admission: _Admission) -> list[ProviderHints | None]:
         node, pod, qos = self.node, admission.pod, admission.qos
         hints = [node.devices.pod_hints(self._devices, pod)]
-        hints.append(node.cpus.pod_hints(self._cpus, pod, qos) if node.cpus and self._cpus else None)
-        hints.append(node.memory.pod_hints(self._memory, pod, qos) if node.memory and self._memory else None)
+        hints.append(self._cpu_manager.pod_hints(self._cpus, pod, qos) if self._cpus else None)
+        hints.append(self._memory_manager.pod_hints(self._memory, pod, qos) if self._memory else None)
         return hints
 
     def _allocate_container(self, admission: _Admission, container: Container) -> None:
-        node, uid, pod, qos = self.node, admission.uid, admission.pod, admission.qos
+        uid, pod, qos = admission.uid, admission.pod, admission.qos
         hint = admission.hints[container.name]
         self._allocate_devices(admission, container)
-        if node.cpus and self._cpus:
-            admission.reusable_cpus = node.cpus.allocate_container(
+        if self._cpus:
+            admission.reusable_cpus = self._cpu_manager.allocate_container(
                 self._cpus, uid, pod, qos, container, hint.nodes, admission.reusable_cpus
             )
-        if node.memory and self._memory:
-            node.memory.allocate_container(self._memory, uid, pod, qos, container, hint, admission.reusable_memory)
+        if self._memory:
+            self._memory_manager.allocate_container(self._memory, uid, pod, qos, container, hint, admission.reusable_memory)
 
     def _allocate_devices(self, admission: _Admission, container: Container) -> None:
         self.node.devices.allocate_container(
@@ -348,8 +359,8 @@ class Kubelet:
                         self._allocate_devices(admission, container)
                     except AllocationError as failure:
                         error = str(failure)
-                if node.memory and self._memory:
-                    node.memory.container_started(self._memory, uid, pod, container)
+                if self._memory:
+                    self._memory_manager.container_started(self._memory, uid, pod, container)
             hint = admission.hints[container.name] if node.policy else ANYWHERE
             results.append(
                 ContainerResult(
@@ -372,10 +383,10 @@ class Kubelet:
 
     def _release(self, uid: str) -> None:
         self.node.devices.release(self._devices, uid)
-        if self.node.cpus and self._cpus:
-            self.node.cpus.release(self._cpus, uid)
-        if self.node.memory and self._memory:
-            self.node.memory.release(self._memory, uid)
+        if self._cpus:
+            self._cpu_manager.release(self._cpus, uid)
+        if self._memory:
+            self._memory_manager.release(self._memory, uid)
 
 
 def _affinity_message(pod: Pod, node: Node, *, scope: str) -> str:

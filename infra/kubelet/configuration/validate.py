@@ -128,7 +128,7 @@ def _images(c: Configuration) -> Iterator[str]:
 def _image_patterns(patterns: Iterable[str]) -> Iterator[str]:
     for pattern in patterns:
         trimmed = pattern.removesuffix("*") if pattern.endswith("/*") else pattern
-        name = trimmed.rsplit("/", 1)[-1]
+        name = trimmed.rpartition("/")[2]
         wildcard = trimmed != pattern
         tagged = not wildcard and ("@" in trimmed or ":" in name)
         if pattern != pattern.strip() or not trimmed or "*" in trimmed or tagged or (wildcard and len(trimmed) == 1):

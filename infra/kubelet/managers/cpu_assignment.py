@@ -5,6 +5,7 @@ Two strategies: packed (fill sockets, NUMA nodes, caches, cores, then threads) a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import sqrt
@@ -342,10 +343,8 @@ def _take_shares(acc: _Accumulator, nodes: list[int], remainder_nodes: list[int]
         return topology.numa_cpus[node] & acc.free
 
     def take(node: int, wanted: int) -> None:
-        try:
+        with contextlib.suppress(AllocationError):
             acc.take(_take_packed(topology, on(node), wanted, spread=strategy.spread_over_cores, uncore=False))
-        except AllocationError:
-            acc.take(0)
 
     share = count // len(nodes) // group * group
     if strategy.capped_shares:
