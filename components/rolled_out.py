@@ -20,8 +20,8 @@ from infra.observe.client import ApiError, Client
 from infra.observe.rollouts import Raw, Rollouts, look_at_rollouts
 from infra.observe.waiting import Outcome, Waiting
 
-_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 5.0
-_BETWEEN_PODS_SECONDS = 5.0
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
+_BETWEEN_PODS_SECONDS = 4.0
 
 
 class RolloutWaits:

@@ -93,11 +93,11 @@ RULES: tuple[Hopeless, ...] = (
         why="the kubelet refuses the next pod for the same reason; see `python -m infra verify`",
     ),
     Hopeless(
-        name="Unschedulable", patience_seconds=40, found=_unschedulable,
+        name="Unschedulable", patience_seconds=35, found=_unschedulable,
         why="no pod of this stack is about to leave these nodes; free what is missing, or plan for what is there",
     ),
     Hopeless(
-        name="NotMade", patience_seconds=40, found=_not_made,
+        name="NotMade", patience_seconds=35, found=_not_made,
         why="the API server refuses the pod whenever it is made; change the quota or the policy of the namespace",
     ),
 )  # fmt: skip

@@ -152,5 +152,5 @@ def test_where_no_pod_waits_the_line_says_what_else_does() -> None:
 
 def test_every_hopeless_cause_is_told_within_a_minute_and_with_its_reason() -> None:
     for rule in RULES:
-        assert rule.patience_seconds <= 45, rule.name
+        assert rule.patience_seconds <= 40, rule.name
         assert rule.why
