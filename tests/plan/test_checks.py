@@ -183,7 +183,7 @@ def test_block_sizes_where_none_is_given(kind: str, name: str, length: int, size
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "stated"), [("h100", None, None), ("h100", 32, 32), ("mi300x", None, 64), ("mi300x", 16, 16)]
+    ("name", "given", "stated"), [("l40s", None, None), ("l40s", 32, 32), ("mi300x", None, 64), ("mi300x", 16, 16)]
 )
 def test_a_block_size_is_stated_where_given_and_on_amd(name: str, given: int | None, stated: int | None) -> None:
     assert stated_block_size(device(name, torch_gib=1), given=given, expected=64) == stated
