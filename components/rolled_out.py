@@ -16,11 +16,11 @@ import pulumi
 
 from infra.errors import NumawiseError
 from infra.kinds import ObjectKey
-from infra.observe.client import ApiError, Client
+from infra.observe.client import Client
 from infra.observe.rollouts import Raw, Rollouts, look_at_rollouts
 from infra.observe.waiting import Outcome, Waiting
 
-_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 3.0
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 8.0
 _BETWEEN_PODS_SECONDS = 4.0
 
 
@@ -81,9 +81,9 @@ class RolloutWaits:
                     pods_at = time.monotonic() + _BETWEEN_PODS_SECONDS
                 for waiting in list(self._waiting):
                     self._settle(waiting, await self._outcome(cluster, waiting, seen, with_pods=with_pods))
-            except (NumawiseError, ApiError) as error:
+            except NumawiseError as error:
                 for waiting in list(self._waiting):
-                    self._settle(waiting, Outcome(failed=(f"the cluster could not be asked: {error}",)))
+                    self._settle(waiting, Outcome(failed=(f"whether it is ready could not be asked: {error}",)))
             pause = min(pause * 1.1, _LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(pause if self._waiting else 0)
 
