@@ -12,17 +12,20 @@ from components.hooks import explain_hook
 from components.part import Declaring, PartComponent
 from components.provider import provider, reach
 from components.rolled_out import RolloutWaits
+from components.room import Room
 from components.serving import ServingComponent
 from components.settings import Settings, load_settings
 from infra.errors import NumawiseError
 from infra.observe.check import Ownership, check
 from infra.observe.client import Client
 from infra.observe.look import observe
+from infra.observe.rollouts import look_at_rollouts
+from infra.observe.room import RoomPlan, plan_room
 from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan
 from infra.render.labels import FIELD_MANAGER, field_manager, owner
 from infra.render.parts import keys_of, stack_parts
-from infra.render.serving.model import endpoints
+from infra.render.serving.model import endpoints, workloads
 from infra.report.plan import plan_as_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,8 +44,8 @@ def deploy() -> None:
         raise pulumi.RunError("\n".join([f"{count} problem{'s' if count > 1 else ''}:", *map(str, error.problems)])) from None
 
 
-def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client) -> None:
-    """Logs what is odd in the cluster; CheckError where it contradicts the plan."""
+def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client) -> RoomPlan:
+    """Logs what is odd in the cluster; CheckError where it contradicts the plan. Which workloads give room to which."""
     parts = stack_parts(plan, stack=settings.stack, secrets=settings.secrets)
     observation = observe(plan, client, keys_of(parts))
     ownership = Ownership(
@@ -50,14 +53,18 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client) -> No
         node_annotation=(FIELD_MANAGER, field_manager(settings.stack)),
         adopt=settings.config.adopt,
     )
-    for warning in check(plan, observation, ownership):
+    warnings = check(plan, observation, ownership)
+    room = plan_room(plan, workloads(plan), look_at_rollouts(client, owner(settings.stack), pods=True))
+    for warning in (*warnings, *room.warnings):
         pulumi.log.warn(str(warning))
+    return room
 
 
-def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], None]) -> None:
+def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], RoomPlan]) -> None:
     """Declares every part of the stack, each after those that it names, and exports what others may rely on."""
-    access = reach(settings.config.connection, root=ROOT, look=look)
-    waits = RolloutWaits(access.client, owner(settings.stack))
+    room = Room(owner(settings.stack))
+    access = reach(settings.config.connection, root=ROOT, look=lambda client: room.decided(look(client), client))
+    waits = RolloutWaits(access.client, owner(settings.stack), room)
     declaring = Declaring(explain=explain_hook(access.client), waits=waits, adopt=settings.config.adopt, secrets=settings.secrets)
     options = pulumi.ResourceOptions(providers=[provider(settings.stack, access)])
     serving = endpoints(plan)

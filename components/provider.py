@@ -15,7 +15,7 @@ from infra.config.cluster import Connection, StackOutput
 from infra.errors import ConfigError, MissingError, NumawiseError
 from infra.observe.client import Client
 
-Look = Callable[[Client], None]
+Look = Callable[[Client], Any]
 """Looks at the cluster before anything is declared on it; raises CheckError where it contradicts the plan."""
 
 

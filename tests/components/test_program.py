@@ -13,6 +13,7 @@ import yaml
 
 from components import program
 from infra.errors import CheckError
+from infra.observe.room import RoomPlan
 from tests.support.declare import kubeconfig_in
 from tests.support.documents import small_document, with_change
 from tests.support.monitor import Run, run_program
@@ -22,7 +23,12 @@ from tests.support.monitor import Run, run_program
 def quiet_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The look at the cluster finds nothing; keeps the clients that it was given."""
     seen: list[Any] = []
-    monkeypatch.setattr(program, "look_at_cluster", lambda settings, plan, client: seen.append(client))
+
+    def look(settings: Any, plan: Any, client: Any) -> RoomPlan:
+        seen.append(client)
+        return RoomPlan(taking={})
+
+    monkeypatch.setattr(program, "look_at_cluster", look)
     return seen
 
 
