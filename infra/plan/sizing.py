@@ -31,6 +31,7 @@ from infra.plan.parallelism.sizes import Machines, SizeConstraints
 from infra.plan.pod_resources import PodNeeds, PodResources, decide_pod_resources
 from infra.plan.pod_shape import PodShape
 from infra.plan.startup import StartupBudget, startup_budget
+from infra.plan.strategy import replicas_at_a_time
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
@@ -52,8 +53,6 @@ class SizedModel:
     block_size: int | None
     resources: PodResources
     startup: StartupBudget
-    max_surge: int
-    max_unavailable: int
     image: str
     vllm_version: str
     pod_shape: PodShape
@@ -110,11 +109,10 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         )
     checkpoint_bytes = _checkpoint_bytes(architecture, model)
     resources = _resources(model, path, hardware, choice, checkpoint_bytes)
-    surge, unavailable, strategy_reason = _strategy(model)
     budget = startup_budget(
         checkpoint_bytes,
-        replicas=model.replicas,
-        replicas_at_a_time=max(surge + unavailable, 1),
+        replicas=max(model.replicas, 1),
+        replicas_at_a_time=replicas_at_a_time(model.strategy),
         budget_seconds=model.startup.budget_seconds,
         progress_deadline_seconds=model.progress_deadline_seconds,
         path=path,
@@ -131,12 +129,10 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         block_size=stated_block_size(hardware.accelerator, given=model.block_size, expected=memory.block_size),
         resources=resources,
         startup=budget,
-        max_surge=surge,
-        max_unavailable=unavailable,
         image=model.image or pinned(vendors()[hardware.accelerator.vendor].engine_pin, mirror=None),
         vllm_version=engine_memory(None).version,
-        pod_shape=_pod_shape(model, hardware, choice, resources, surge),
-        reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, strategy_reason, *budget.reasons),
+        pod_shape=_pod_shape(model, hardware, choice, resources),
+        reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, *budget.reasons),
         warnings=(*engine_warnings(model, path), *_fact_warnings(model, path), *resources.warnings, *choice.warnings),
     )
 
@@ -224,7 +220,7 @@ class _Sizer:
             data_parallel_size=model.data_parallel_size,
             expert_parallel=True if model.enable_expert_parallel else None,
             quantization=model.quantization,
-            replicas=model.replicas,
+            replicas=max(model.replicas, 1),
             pods_per_node=1 if model.pod_anti_affinity == "required" else None,
             gpus_per_numa_node_limit=self.hardware.largest_numa_gpus if single else None,
             max_num_seqs=model.max_num_seqs or DEFAULT_SEQUENCES,
@@ -297,22 +293,8 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def _strategy(model: Model) -> tuple[int, int, str]:
-    """maxSurge and maxUnavailable. Without surge an update never waits for a GPU that is not there."""
-    if model.strategy is not None:
-        return (
-            model.strategy.max_surge,
-            model.strategy.max_unavailable,
-            f"strategy maxSurge {model.strategy.max_surge}, maxUnavailable {model.strategy.max_unavailable}: given.",
-        )
-    return (
-        0,
-        1,
-        "strategy maxSurge 0, maxUnavailable 1: a new pod takes the slot of an old one, so that an update ends with all slots taken.",
-    )
-
-
-def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int) -> PodShape:
+def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources) -> PodShape:
+    strategy = model.strategy
     return PodShape(
         gpus=choice.gpus_per_pod,
         cpu=resources.cpu,
@@ -320,7 +302,10 @@ def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, 
         copies=model.replicas * choice.pods_per_replica,
         resource_name=hardware.accelerator.resource_name,
         cpu_given=model.resources.cpu is not None,
-        surge=surge,
+        surge=0 if strategy is None else strategy.max_surge * choice.pods_per_replica,
+        may_surge=strategy is None and choice.pods_per_replica == 1,
+        must_surge=strategy is not None and strategy.max_unavailable == 0,
+        standby=0 if model.replicas else choice.pods_per_replica,
         anti_affinity=model.pod_anti_affinity,
         init_containers=model.init_containers,
         sidecars=model.sidecars,
