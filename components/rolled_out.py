@@ -15,9 +15,8 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import Deployment
 
 from components.hooks import read_causes
-from infra.observe.client import Client
-
-_PAUSE_SECONDS = 0.5
+from infra.errors import NumawiseError
+from infra.observe.client import Client, growing_pauses
 
 
 def when_rolled_out(
@@ -33,7 +32,13 @@ def when_rolled_out(
     async def wait(_: Any) -> Any:
         cluster = client()
         if not pulumi.runtime.is_dry_run() and cluster is not None:
-            await wait_until_rolled_out(cluster, manifest, timeout_seconds)
+            try:
+                await wait_until_rolled_out(cluster, manifest, timeout_seconds)
+            except NumawiseError as error:
+                identity = manifest["metadata"]
+                raise pulumi.RunError(
+                    f"{identity['namespace']}/{identity['name']}: whether it is rolled out could not be asked: {error}"
+                ) from None
         return value
 
     # Its properties, unlike its id, are unknown where the engine saw it fail: that failure is told already, and a second one would
@@ -44,7 +49,7 @@ def when_rolled_out(
 async def wait_until_rolled_out(cluster: Client, manifest: Mapping[str, Any], timeout_seconds: int) -> None:
     """A thread for each look and none in between: there are few, and the error hooks of other workloads need them too."""
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-    deadline = time.monotonic() + timeout_seconds
+    deadline, pauses = time.monotonic() + timeout_seconds, growing_pauses()
     while True:
         found = await asyncio.to_thread(cluster.find, f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
         if found is None or is_rolled_out(found):
@@ -52,7 +57,7 @@ async def wait_until_rolled_out(cluster: Client, manifest: Mapping[str, Any], ti
         if has_given_up(found) or time.monotonic() > deadline:
             lines = await asyncio.to_thread(read_causes, lambda: cluster, manifest) or ("its replicas are not ready",)
             raise pulumi.RunError("\n".join(f"{namespace}/{name}: {line}" for line in lines))
-        await asyncio.sleep(_PAUSE_SECONDS)
+        await asyncio.sleep(next(pauses))
 
 
 def is_rolled_out(deployment: Mapping[str, Any]) -> bool:

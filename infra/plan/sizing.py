@@ -18,7 +18,7 @@ from infra.plan.architecture.types import Architecture
 from infra.plan.engine import engine_problems, engine_warnings
 from infra.plan.hardware import PoolHardware
 from infra.plan.images import pinned
-from infra.plan.memory.block_size import block_size_refusal
+from infra.plan.memory.block_size import block_size_refusal, stated_block_size
 from infra.plan.memory.estimate import estimate_memory
 from infra.plan.memory.options import EngineOptions, options_of_engine_args
 from infra.plan.memory.profile import engine_memory
@@ -128,7 +128,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         memory=memory,
         gpu_memory_utilization=utilization,
         max_model_len=max_model_len,
-        block_size=model.block_size or memory.block_size,
+        block_size=stated_block_size(hardware.accelerator, given=model.block_size, expected=memory.block_size),
         resources=resources,
         startup=budget,
         max_surge=surge,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra.plan.memory.activation import ActivationPeak
-from infra.plan.memory.block_size import block_size_refusal, default_block_size
+from infra.plan.memory.block_size import block_size_refusal, default_block_size, stated_block_size
 from infra.plan.memory.checks import cache_check, fixed_cache_check, free_memory_check, state_check, warm_up_check
 from infra.plan.memory.kv_cache import KvCapacity
 from infra.plan.memory.kv_layout import kv_cache_spec
@@ -180,6 +180,13 @@ def test_block_sizes_that_no_backend_takes(kind: str, name: str, size: int, near
 )
 def test_block_sizes_where_none_is_given(kind: str, name: str, length: int, size: int) -> None:
     assert default_block_size(small(kind), device(name, torch_gib=1), length) == size
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "stated"), [("l40s", None, None), ("l40s", 32, 32), ("mi300x", None, 64), ("mi300x", 16, 16)]
+)
+def test_a_block_size_is_stated_where_given_and_on_amd(name: str, given: int | None, stated: int | None) -> None:
+    assert stated_block_size(device(name, torch_gib=1), given=given, expected=64) == stated
 
 
 @pytest.mark.parametrize(
