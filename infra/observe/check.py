@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import CheckError
 from infra.observe.kubelet_difference import kubelet_differences
+from infra.observe.kubelet_drop_in import remedy
 from infra.observe.model import ClusterObservation, ObservedNode
 from infra.plan.model import ClusterPlan, PoolPlan
 from infra.units import format_gib, parse_bytes, parse_millicpu
@@ -124,13 +125,13 @@ def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, owne
                 f"the configuration of {node.name}'s kubelet could not be read ({node.kubelet_unreadable}); admission is not proven there",
             )
         return
-    differences = kubelet_differences(pool.kubelet.fields, node.kubelet)
+    differences = kubelet_differences(pool.kubelet.drop_in, node.kubelet)
     if differences:
+        advice = remedy(pool, node, path.split(".")[0], plan.kubernetes_version)
         yield Diagnosis(
             path,
             "KubeletDiffers",
-            f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. Write the drop-in that "
-            f"`python -m infra render` puts into kubelet/90-numawise-{pool.name}.conf to the node (drained, kubelet stopped, cpu_manager_state and memory_manager_state removed), then start it",
+            f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. {advice}",
         )
 
 

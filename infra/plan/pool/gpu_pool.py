@@ -36,6 +36,7 @@ class GpuPool:
     pods: tuple[PodShape, ...]
     co_tenants: tuple[CoTenant, ...]
     resource_name: str
+    platform: str = "existing"
     unavailable: frozenset[str] = frozenset()  # fields that the platform cannot express
     most_states: int = MOST_STATES  # of one kind of node
     most_states_in_all: int = 3_000  # of all kinds of nodes that one candidate is tried on: seconds
@@ -82,7 +83,7 @@ class GpuPool:
     def without(self, field: str) -> GpuPool:
         """As if the user had left a field out; for a remedy, so that few states are enough."""
         fields = {name: value for name, value in self.user.fields.items() if name != field}
-        return replace(self, most_states=ENOUGH_STATES, user=KubeletPlan(fields=fields))
+        return replace(self, most_states=ENOUGH_STATES, user=replace(self.user, fields=fields))
 
 
 def start_kubelet(
@@ -97,7 +98,7 @@ def start_kubelet(
     """
     listed = devices_of(pool.shape, pool.resource_name) if devices is None else devices
     machine = _machine(pool, configuration, factors or {})
-    return Kubelet.start(machine, configuration.fields, _devices(listed), kubernetes_version=pool.kubernetes_version)
+    return Kubelet.start(machine, configuration.effective, _devices(listed), kubernetes_version=pool.kubernetes_version)
 
 
 def advise_on(pool: GpuPool, configuration: KubeletPlan) -> list[Diagnosis]:

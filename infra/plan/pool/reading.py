@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.catalog.machine import missing_facts
+from infra.catalog.platforms import base_of
 from infra.diagnosis import Diagnosis
 from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.pool.fields import read_user_fields
@@ -37,7 +38,10 @@ def read_pool(requirements: PoolRequirements) -> ReadPool:
     if problems:
         return ReadPool(pool=None, problems=problems)
     ineffective = "reservedMemory" in fields and fields.get("memoryManagerPolicy") == "None"
-    user = KubeletPlan(fields={name: value for name, value in fields.items() if name != "reservedMemory" or not ineffective})
+    user = KubeletPlan(
+        fields={name: value for name, value in fields.items() if name != "reservedMemory" or not ineffective},
+        base=base_of(requirements.platform),
+    )
     reservations, problems = _reserve(requirements, platform, user)
     if problems:
         return ReadPool(pool=None, problems=problems)
@@ -50,6 +54,7 @@ def read_pool(requirements: PoolRequirements) -> ReadPool:
         pods=requirements.pods,
         co_tenants=requirements.co_tenants,
         resource_name=requirements.resource_name,
+        platform=requirements.platform,
         unavailable=platform.unavailable,
     )
     return ReadPool(pool=pool, warnings=(_WITHOUT_EFFECT,) if ineffective else ())
