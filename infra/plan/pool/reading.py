@@ -72,6 +72,7 @@ def _read_fields(requirements: PoolRequirements, platform: PlatformFields) -> tu
     fields, problems = read_user_fields(requirements.user_kubelet, _KUBELET)
     problems += missing_facts(shape, "topology" if shape.id == "inline" else "nodeShape")
     problems += platform.problems(fields, _KUBELET)
+    fields = {name: value for name, value in fields.items() if not platform.has_anyway(name, value)}
     return fields, (*map(Finding.below_pool, problems), *_not_guaranteed(requirements))
 
 

@@ -438,6 +438,35 @@ def test_a_managed_platform_gets_only_its_own_fields(platform, fields):
     assert decision.allocatable_cpu == 223
 
 
+@pytest.mark.parametrize(
+    ("platform", "written_out"),
+    [
+        ("aks", {"memoryManagerPolicy": "None"}),
+        ("aks", {"topologyManagerScope": "container", "reservedMemory": [], "cpuManagerPolicyOptions": {}}),
+        ("aks", {"evictionHard": {"memory.available": "100Mi"}, "enforceNodeAllocatable": ["pods"]}),
+        ("gke", {"reservedSystemCPUs": "", "evictionHard": {"nodefs.available": "10%"}}),
+    ],
+)
+def test_what_a_platform_has_anyway_may_be_written_out(platform, written_out):
+    written = decide(node_shape(), pod_shape(), platform=platform, kubelet=written_out)
+    assert written == decide(node_shape(), pod_shape(), platform=platform)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("memoryManagerPolicy", "Static"),
+        ("topologyManagerScope", "pod"),
+        ("evictionHard", {"memory.available": "750Mi"}),
+        ("kubeReserved", {}),
+        ("enforceNodeAllocatable", ["none"]),
+    ],
+)
+def test_another_value_than_the_platforms_own_is_refused(field, value):
+    found = problems(node_shape(), pod_shape(), platform="aks", kubelet={field: value})
+    assert list(found) == [f"nodePools[0].kubelet.{field}"]
+
+
 def test_karpenter_and_eks_take_a_whole_configuration():
     assert (
         decide(node_shape(), pod_shape(), platform="eks").kubelet.fields
