@@ -12,7 +12,7 @@ from infra.catalog.entries import DATA
 from infra.catalog.reading import parse_yaml
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 
 # Flags that a field of the model decides: given twice, the plan and the server would disagree.
 FIELD_OF_FLAG = {
@@ -161,5 +161,5 @@ def _variable_problems(name: str, value: str, path: str) -> Iterator[Diagnosis]:
         yield Diagnosis(
             path=path,
             code="InvalidValue",
-            message=f"{value!r} excludes all of its names, also those without ^; write either names or ^name1,^name2",
+            message=f"{shown(value)} excludes all of its names, also those without ^; write either names or ^name1,^name2",
         )

@@ -15,7 +15,7 @@ from infra.catalog.entries import DATA, Fact, document_of
 from infra.catalog.reading import read_whole
 from infra.catalog.types import Accelerator, Vendor
 from infra.config.base import NonNegativeInt, PositiveInt, Texts, Utilization
-from infra.diagnosis import Diagnosis
+from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError
 from infra.plan.memory.span import Span
 from infra.units import GIB
@@ -27,7 +27,7 @@ REFERENCE_CAPTURE_SIZES = 51  # those up to 512
 def _span(value: Any) -> Any:
     numbers = [float(v) for v in value if isinstance(v, int | float)] if isinstance(value, list) else []
     if len(numbers) != 3 or sorted(numbers) != numbers:
-        raise ValueError(f"is {value!r}; [low, expected, high] in rising order is expected")
+        raise ValueError(f"is {shown(value)}; [low, expected, high] in rising order is expected")
     return Span(low=numbers[0], expected=numbers[1], high=numbers[2])
 
 
@@ -209,7 +209,11 @@ def version_key(version: str) -> tuple[int, int, int]:
     match = _VERSION.match(version.strip())
     if match is None:
         raise ConfigError(
-            [Diagnosis(path="vllmVersion", code="InvalidValue", message=f"{version!r} is no vLLM version; write it like 0.33.0.")]
+            [
+                Diagnosis(
+                    path="vllmVersion", code="InvalidValue", message=f"{shown(version)} is no vLLM version; write it like 0.33.0."
+                )
+            ]
         )
     major, minor, patch = match.groups(default="0")
     return int(major), int(minor), int(patch)
