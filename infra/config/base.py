@@ -165,6 +165,18 @@ def _utilization(value: float) -> float:
     return value
 
 
+def _bytes_per_second(value: Any) -> Any:
+    """A number or a quantity, in bytes: 200M, 2Gi, 1.5e9."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value
+    speed = float(parse_quantity(str(value)))
+    if not SLOWEST_READ <= speed <= FASTEST_READ:
+        raise ValueError(f"{shown(value)} is {speed:g} bytes a second; storage reads 1M to 10T of them: write it like 200M or 2Gi")
+    return speed
+
+
+SLOWEST_READ, FASTEST_READ = 1e6, 1e13  # bytes a second
+
 DnsLabel = Annotated[str, AfterValidator(valid_dns_label)]
 DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
 CpuQuantity = Annotated[
@@ -178,6 +190,7 @@ Utilization = Annotated[float, Field(strict=False), AfterValidator(_utilization)
 # Kubernetes holds counts and seconds as int32.
 PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=2**31 - 1)]
+BytesPerSecond = Annotated[float, BeforeValidator(_bytes_per_second), Field(json_schema_extra={"type": ["string", "number"]})]
 # YAML knows lists only; what is read is a tuple.
 Indices = Annotated[tuple[NonNegativeInt, ...], Field(strict=False)]
 Groups = Annotated[tuple[Indices, ...], Field(strict=False)]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from infra.config.base import (
+    BytesPerSecond,
     CpuQuantity,
     DnsLabel,
     Environment,
@@ -45,6 +46,7 @@ class Storage(Wire):
     existing_claim: DnsLabel
     mount_path: str = "/models"
     model_path: str | None = None
+    read_bytes_per_second: BytesPerSecond | None = None
 
     @model_validator(mode="after")
     def _paths(self) -> Storage:
@@ -119,6 +121,7 @@ class Model(Wire):
     namespace: DnsLabel | None = None
     model: str | None = None
     model_config_json: dict[str, Any] | None = Field(default=None, alias="modelConfig")
+    vllm_version: str | None = None
     replicas: PositiveInt = 1
     tensor_parallel_size: PositiveInt | None = None
     pipeline_parallel_size: PositiveInt | None = None
