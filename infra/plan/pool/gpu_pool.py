@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from infra.catalog.machine import devices_of, machine_of
@@ -89,7 +90,7 @@ class GpuPool:
 def start_kubelet(
     pool: GpuPool,
     configuration: KubeletPlan,
-    factors: Mapping[int, int] | None = None,
+    factors: Mapping[int, Fraction | int] | None = None,
     devices: Mapping[str, Any] | None = None,
 ) -> Kubelet:
     """The kubelet of a configuration on an empty machine; KubeletRefuses where it does not start.
@@ -107,7 +108,7 @@ def advise_on(pool: GpuPool, configuration: KubeletPlan) -> list[Diagnosis]:
     return advise(machine, configuration.fields, _devices(devices), kubernetes_version=pool.kubernetes_version)
 
 
-def _machine(pool: GpuPool, configuration: KubeletPlan, factors: Mapping[int, int]) -> Machine:
+def _machine(pool: GpuPool, configuration: KubeletPlan, factors: Mapping[int, Fraction | int]) -> Machine:
     unmanaged = configuration.topology_manager_policy == "none" and not configuration.pins_memory
     return Machine.from_dict(machine_of(pool.shape, factors, without_empty_nodes=unmanaged))
 

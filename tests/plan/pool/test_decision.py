@@ -100,8 +100,18 @@ def test_restricted_needs_as_many_numa_nodes_for_cpus_as_for_gpus():
 
 def test_restricted_with_pinned_memory_hangs_on_memory_that_the_catalog_does_not_promise():
     settings = {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"}
-    found = problems(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=120, memory="1200Gi"), kubelet=settings)
-    assert "lower bound" in found["models[0].resources.memory"]
+    found = problems(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=120, memory="1050Gi"), kubelet=settings)
+    assert (
+        "1050.0 GiB of memory need 2 NUMA nodes with the memory that is stated, and 1 with the 5 % more"
+        in found["models[0].resources.memory"]
+    )
+
+
+@pytest.mark.parametrize(("memory", "pod"), [("1Ti", "1200Gi"), ("512Gi", "700Gi"), ("512Gi", "540Gi")])
+def test_memory_that_needs_two_numa_nodes_at_both_ends_of_its_range_is_admitted(memory, pod):
+    settings = {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"}
+    decision = decide(node_shape(memory=memory), pod_shape(gpus=8, cpu=120, memory=pod), kubelet=settings)
+    assert [slot.memory_numa for group in decision.pods[0].slots for slot in group.slots] == [(0, 1)]
 
 
 # Reservations
