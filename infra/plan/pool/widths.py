@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from itertools import product
 
 from infra.catalog.types import NodeShape
@@ -45,7 +46,7 @@ class Conflict:
 
     field: str
     sentence: str
-    offers: tuple[Offer, ...] = field(default=(), compare=False)
+    offers: tuple[Offer, ...] = dataclass_field(default=(), compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
