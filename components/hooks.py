@@ -10,7 +10,7 @@ import pulumi
 
 from infra.errors import NumawiseError
 from infra.observe.causes import causes
-from infra.observe.client import ApiError, Client
+from infra.observe.client import Client
 from infra.render.labels import SELECTOR_KEYS
 
 
@@ -24,7 +24,7 @@ def explain_hook(client: Callable[[], Client | None]) -> pulumi.ErrorHook:
         try:
             # The hook is served by the program's own event loop: a blocking call would hold up every other resource.
             lines = await asyncio.to_thread(read_causes, client, workload)
-        except (NumawiseError, ApiError) as error:
+        except NumawiseError as error:
             lines = (f"the cluster could not be asked: {error}",)
         identity = workload.get("metadata", {})
         for line in lines or ("no pod or event tells why; look at the controller manager and the quota of the namespace",):

@@ -11,6 +11,7 @@ import pulumi
 from components.hooks import explain_hook
 from components.part import Declaring, PartComponent
 from components.provider import provider, reach
+from components.rolled_out import RolloutWaits
 from components.serving import ServingComponent
 from components.settings import Settings, load_settings
 from infra.errors import NumawiseError
@@ -56,9 +57,8 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client) -> No
 def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], None]) -> None:
     """Declares every part of the stack, each after those that it names, and exports what others may rely on."""
     access = reach(settings.config.connection, root=ROOT, look=look)
-    declaring = Declaring(
-        explain=explain_hook(access.client), client=access.client, adopt=settings.config.adopt, secrets=settings.secrets
-    )
+    waits = RolloutWaits(access.client, owner(settings.stack))
+    declaring = Declaring(explain=explain_hook(access.client), waits=waits, adopt=settings.config.adopt, secrets=settings.secrets)
     options = pulumi.ResourceOptions(providers=[provider(settings.stack, access)])
     serving = endpoints(plan)
     declared: dict[str, PartComponent] = {}
@@ -72,6 +72,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Client], N
             component = PartComponent(part, declaring, after=after, opts=options)
         declared[part.key] = component
 
+    waits.verdict()
     document = plan_as_json(plan, stack=settings.stack)
     pulumi.export("plan", document)
     pulumi.export("endpoints", answers)

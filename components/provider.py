@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -46,27 +47,26 @@ def reach(connection: Connection | None, *, root: Path, look: Look) -> Access:
         )
     client = Client(path, connection.context)
     look(client)
-    return Access(kubeconfig=str(path), context=connection.context, client=lambda: client)
+    return Access(kubeconfig=str(path), context=connection.context, client=client.patient)
 
 
 def _from_stack(source: StackOutput, context: str | None, look: Look) -> Access:
     """The other stack's output is known only inside an apply: the look happens there, and the provider waits for it."""
     clients: list[Client] = []
 
-    def looked_at(text: str) -> str:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "kubeconfig")
-            path.touch(mode=0o600)
-            path.write_text(text, encoding="utf-8")
-            clients.append(Client(path, context))
+    def looked_at(content: Any) -> str:
+        """Text, as most stacks export it, or the document itself (pulumi-eks): the provider takes text alone."""
         try:
+            clients.append(Client.of_output(content, context, source=str(source)))
             look(clients[-1])
         except NumawiseError as error:
             raise pulumi.RunError(str(error)) from None
-        return text
+        return content if isinstance(content, str) else json.dumps(content)
 
     kubeconfig = pulumi.StackReference(source.stack).require_output(source.output).apply(looked_at)
-    return Access(kubeconfig=pulumi.Output.secret(kubeconfig), context=context, client=lambda: clients[-1] if clients else None)
+    return Access(
+        kubeconfig=pulumi.Output.secret(kubeconfig), context=context, client=lambda: clients[-1].patient() if clients else None
+    )
 
 
 def provider(stack: str, access: Access) -> kubernetes.Provider:

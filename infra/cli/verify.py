@@ -12,20 +12,17 @@ import argparse
 from pathlib import Path
 
 from infra.cli.source import add_source_arguments, read_source
-from infra.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
-    parser.add_argument(
-        "--kubeconfig", type=Path, help="instead of the stack file's connection (needed where that is another stack's output)"
-    )
+    parser.add_argument("--kubeconfig", type=Path, help="instead of the stack file's connection")
     parser.add_argument("--context", help="instead of the stack file's")
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def run(args: argparse.Namespace) -> int:
-    from infra.observe.client import Client
+    from infra.observe.connect import connect
     from infra.plan.cluster import plan_stack
     from infra.render.labels import owner
     from infra.report.document import json_text
@@ -34,12 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
     stack, config = read_source(args)
     plan = plan_stack(config)
-    kubeconfig = args.kubeconfig
-    if kubeconfig is None:
-        if config.connection is None or not isinstance(config.connection.kubeconfig, str):
-            raise ConfigError.one("NoConnection", "connection.kubeconfig", "is no path; give --kubeconfig FILE")
-        kubeconfig = Path(config.connection.kubeconfig).expanduser()
-    client = Client(kubeconfig, args.context or (config.connection.context if config.connection else None))
+    client = connect(config.connection, kubeconfig=args.kubeconfig, context=args.context)
     result = verify_cluster(plan, client, owner=owner(stack))
     print(json_text(verification_as_json(result)) if args.format == "json" else verification_as_text(result))
     return 0 if result.ok else 1

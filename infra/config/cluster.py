@@ -20,6 +20,9 @@ class StackOutput(Wire):
     stack: str
     output: str = "kubeconfig"
 
+    def __str__(self) -> str:
+        return f"output {self.output} of stack {self.stack}"
+
 
 class Connection(Wire):
     """How the cluster is reached. The environment variable KUBECONFIG is never read."""

@@ -2,89 +2,84 @@
 
 from __future__ import annotations
 
-import base64
+import copy
+import http.client
 import json
-import os
 import ssl
-import subprocess
-import tempfile
-import urllib.error
-import urllib.parse
-import urllib.request
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
-import yaml
-
+from infra.diagnosis import Diagnosis
 from infra.errors import MissingError
+from infra.observe.credentials import Credentials
+from infra.observe.kubeconfig import Kubeconfig, as_kubectl_writes_it, parse_kubeconfig, read_kubeconfig
+from infra.observe.transport import Answer, NotSentError, Transport
 
+LOOK_PATIENCE_SECONDS = 5  # one look gives up soon: a mistyped address is the usual cause
+WAIT_PATIENCE_SECONDS = 300  # whoever waits for a rollout bears an API server that restarts, or a network that is gone for a while
 _PAGE = 500  # objects a list request; the API server pages by `continue`
+_PASSING = (429, 500, 502, 503, 504)
+_UNHANDLED = (429, 503)  # answered before anything was done: also a POST may be sent again
 
 
-class ApiError(Exception):
+class ApiError(MissingError):
     """An answer of the API server that is no success; `status` is the HTTP status."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+    def __init__(self, status: int, message: str, *, retry_after_seconds: float = 0) -> None:
+        super().__init__([Diagnosis("connection", "ApiError", f"the API server answers {status}: {message}")])
+        self.status, self.message, self.retry_after_seconds = status, message, retry_after_seconds
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class LostError(MissingError):
+    """No answer came. `passing`: it may come on another try; `sent`: the API server may have acted on the request."""
+
+    def __init__(self, message: str, *, passing: bool, sent: bool) -> None:
+        super().__init__([Diagnosis("connection", "ClusterUnreachable", message)])
+        self.passing, self.sent = passing, sent
 
 
 class Client:
-    """Talks to the cluster of one kubeconfig context. Exec credential plugins are run as kubectl would."""
+    """Talks to the cluster of one kubeconfig context; credentials are renewed at their end and when they are refused.
 
-    def __init__(self, kubeconfig: Path, context: str | None = None, *, timeout_seconds: float = 30) -> None:
-        try:
-            self._configure(kubeconfig, context, timeout_seconds)
-        except (TypeError, ValueError, AttributeError, KeyError, OSError) as error:
-            # The values may be secrets: only the kind of the error is told.
-            message = f"{kubeconfig} is not as kubectl writes it ({type(error).__name__}); compare it with `kubectl config view`"
-            raise MissingError.one("KubeconfigUnreadable", "connection.kubeconfig", message) from None
+    A request that fails in a way that may pass (no answer, 429, 5xx) is tried again for `patience_seconds`.
+    """
 
-    def _configure(self, kubeconfig: Path, context: str | None, timeout_seconds: float) -> None:
-        document = _read_kubeconfig(kubeconfig)
-        name = context or document.get("current-context")
-        if not name:
-            raise MissingError.one(
-                "NoContext",
-                "connection.context",
-                f"is not given, and {kubeconfig} has no current-context; contexts: {_names(document, 'contexts')}",
-            )
-        chosen = _named(document, "contexts", name, "context", kubeconfig)
-        cluster = _named(document, "clusters", chosen.get("cluster", ""), "cluster", kubeconfig)
-        user = _named(document, "users", chosen.get("user", ""), "user", kubeconfig) if chosen.get("user") else {}
-        folder = kubeconfig.parent
-        self.server: str = str(cluster.get("server", "")).rstrip("/")
-        if not self.server.startswith(("https://", "http://")):
-            raise MissingError.one(
-                "KubeconfigUnreadable",
-                "connection.kubeconfig",
-                f"{kubeconfig}: the server {self.server!r} of context {name} is no address; write it like https://10.0.0.1:6443",
-            )
-        self._timeout = timeout_seconds
-        self._headers: dict[str, str] = {"Accept": "application/json", "User-Agent": "numawise"}
-        self._ssl = _tls(cluster, folder)
-        credentials = _exec_credentials(user["exec"], folder) if "exec" in user else user
-        self._authenticate(credentials, folder)
+    def __init__(
+        self,
+        kubeconfig: Path | Kubeconfig,
+        context: str | None = None,
+        *,
+        timeout_seconds: float = 30,
+        patience_seconds: float = LOOK_PATIENCE_SECONDS,
+    ) -> None:
+        source = kubeconfig.source if isinstance(kubeconfig, Kubeconfig) else str(kubeconfig)
+        self.patience_seconds = patience_seconds
+        with as_kubectl_writes_it(source):
+            config = kubeconfig if isinstance(kubeconfig, Kubeconfig) else read_kubeconfig(kubeconfig, context)
+            self._transport = Transport(config, timeout_seconds=timeout_seconds)
+            self._credentials = Credentials(config)
+            self._transport.context(self._credentials.pair())
 
-    def _authenticate(self, user: Mapping[str, Any], folder: Path) -> None:
-        token = user.get("token") or (user.get("tokenFile") and _file(user["tokenFile"], folder).read_text().strip())
-        if token and not (isinstance(token, str) and token.isprintable()):
-            raise ValueError("the token holds characters that no HTTP header can")
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
-        elif user.get("username"):
-            basic = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {basic}"
-        certificate = _inline_or_file(user, "client-certificate", folder)
-        key = _inline_or_file(user, "client-key", folder)
-        if certificate and key:
-            # The ssl module takes certificates from files only; the key lies on disk for this moment, readable by us alone.
-            with tempfile.TemporaryDirectory() as temporary:
-                pair = Path(temporary, "pair.pem")
-                pair.touch(mode=0o600)
-                pair.write_bytes(certificate + b"\n" + key)
-                self._ssl.load_cert_chain(pair)
+    @classmethod
+    def of_output(cls, content: Any, context: str | None, *, source: str) -> Client:
+        """From a kubeconfig that another stack exports: its text, or the document itself."""
+        return cls(parse_kubeconfig(content, context, folder=Path.cwd(), source=source))
+
+    @property
+    def server(self) -> str:
+        return self._transport.server
+
+    def patient(self, seconds: float = WAIT_PATIENCE_SECONDS) -> Client:
+        """The same client with another patience."""
+        other = copy.copy(self)
+        other.patience_seconds = seconds
+        return other
 
     def request(
         self,
@@ -95,25 +90,48 @@ class Client:
         body: Any = None,
         content_type: str = "application/json",
     ) -> Any:
-        """One call; the answer's JSON, or its text where it is none (logs). ApiError where the server refuses."""
-        url = f"{self.server}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        """One call; the answer's JSON, or its text where it is none (logs). ApiError where the server refuses, LostError where none answers."""
+        target = path + (f"?{urlencode(query)}" if query else "")
         data = None if body is None else json.dumps(body).encode()
-        headers = self._headers | ({"Content-Type": content_type} if data is not None else {})
-        request = urllib.request.Request(url, data=data, headers=headers, method=method)
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=self._ssl))
+        started, pauses, renewed, repeated = time.monotonic(), growing_pauses(), False, False
+        while True:
+            began = time.time()
+            try:
+                return self._once(method, target, data, content_type)
+            except MissingError as error:
+                if repeated and method == "DELETE" and isinstance(error, ApiError) and error.status == 404:
+                    return {}  # the first try was acted on, though its answer was lost
+                if isinstance(error, ApiError) and error.status == 401 and not renewed:
+                    renewed = True
+                    if self._renew(began):
+                        continue
+                pause = max(next(pauses), getattr(error, "retry_after_seconds", 0))
+                if not _may_pass(error, method) or time.monotonic() + pause - started > self.patience_seconds:
+                    raise
+                time.sleep(pause)
+                repeated = True
+
+    def _renew(self, refused: float) -> bool:
         try:
-            with opener.open(request, timeout=self._timeout) as answer:
-                text = answer.read()
-                return json.loads(text) if "json" in answer.headers.get("Content-Type", "") else text.decode(errors="replace")
-        except urllib.error.HTTPError as error:
-            raise ApiError(error.code, _status_message(error)) from None
-        except (urllib.error.URLError, TimeoutError, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise MissingError.one(
-                "ClusterUnreachable",
-                "connection",
-                f"{self.server} does not answer: {reason}; check the address, the network and `kubectl cluster-info`",
-            ) from None
+            return self._credentials.renew(refused)
+        except MissingError:
+            return False  # the refusal itself is what is told; the next try runs the plugin again
+
+    def _once(self, method: str, target: str, data: bytes | None, content_type: str) -> Any:
+        try:
+            headers = [("Accept", "application/json"), ("User-Agent", "numawise"), *self._credentials.headers()]
+            headers += [("Content-Type", content_type)] if data is not None else []
+            answer = self._transport.exchange(method, target, headers=headers, body=data, pair=self._credentials.pair())
+            if answer.status >= 300:
+                raise _refusal(answer)
+            if "json" in answer.headers.get("content-type", ""):
+                return json.loads(answer.body)
+            return answer.body.decode(errors="replace")
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            passing = not isinstance(error, ssl.SSLCertVerificationError)
+            why = str(error) or type(error).__name__
+            message = f"{self.server} does not answer: {why}; check the address, the network and `kubectl cluster-info`"
+            raise LostError(message, passing=passing, sent=not isinstance(error, NotSentError)) from None
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> Any:
         return self.request("GET", path, query=query)
@@ -132,91 +150,43 @@ class Client:
         token = ""
         while True:
             page = self.get(path, query={**(query or {}), "limit": str(_PAGE)} | ({"continue": token} if token else {}))
+            if not isinstance(page, Mapping):
+                raise ApiError(200, f"{path} answers text, no list; is {self.server} an API server?")
             yield from page.get("items") or ()
             token = (page.get("metadata") or {}).get("continue", "")
             if not token:
                 return
 
 
-def _read_kubeconfig(path: Path) -> dict[str, Any]:
+def growing_pauses() -> Iterator[float]:
+    """Seconds between two looks at something that takes a while: 2, growing to 15."""
+    pause = 2.0
+    while True:
+        yield pause
+        pause = min(15.0, pause * 1.5)
+
+
+def _may_pass(error: MissingError, method: str) -> bool:
+    """Whether the same request may succeed later, and does no harm if the first one was acted on after all."""
+    if isinstance(error, LostError):
+        return error.passing and (method != "POST" or not error.sent)
+    if isinstance(error, ApiError):
+        # A server without its store, or without the webhook that knows our token, refuses valid credentials for a while.
+        return error.status in (*_UNHANDLED, 401) or (method != "POST" and error.status in _PASSING)
+    return True  # a credential plugin that failed: it may have met the same network
+
+
+def _refusal(answer: Answer) -> ApiError:
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
-    except FileNotFoundError:
-        raise MissingError.one(
-            "NoKubeconfig",
-            "connection.kubeconfig",
-            f"there is no file {path}; give the path of your cluster's kubeconfig (for stack local, run `make up`)",
-        ) from None
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise MissingError.one("KubeconfigUnreadable", "connection.kubeconfig", f"{path} cannot be read: {error}") from None
-    if not isinstance(document, dict):
-        raise MissingError.one("KubeconfigUnreadable", "connection.kubeconfig", f"{path} is no kubeconfig")
-    return document
-
-
-def _names(document: Mapping[str, Any], kind: str) -> str:
-    return ", ".join(entry.get("name", "?") for entry in document.get(kind) or ()) or "none"
-
-
-def _named(document: Mapping[str, Any], kind: str, name: str, key: str, path: Path) -> dict[str, Any]:
-    for entry in document.get(kind) or ():
-        if entry.get("name") == name:
-            return entry.get(key) or {}
-    raise MissingError.one("NoContext", "connection.context", f"{path} has no {key} {name!r}; it has: {_names(document, kind)}")
-
-
-def _file(name: str, folder: Path) -> Path:
-    return folder / Path(name).expanduser()
-
-
-def _inline_or_file(section: Mapping[str, Any], key: str, folder: Path) -> bytes | None:
-    if section.get(f"{key}-data"):
-        return base64.b64decode(section[f"{key}-data"])
-    if section.get(key):
-        return _file(section[key], folder).read_bytes()
-    return None
-
-
-def _tls(cluster: Mapping[str, Any], folder: Path) -> ssl.SSLContext:
-    authority = _inline_or_file(cluster, "certificate-authority", folder)
-    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-    if cluster.get("insecure-skip-tls-verify"):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _exec_credentials(plugin: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    command = [plugin["command"], *(plugin.get("args") or ())]
-    extra = {entry["name"]: entry["value"] for entry in plugin.get("env") or ()}
-    extra["KUBERNETES_EXEC_INFO"] = json.dumps(
-        {"apiVersion": plugin.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
-    )
+        message = str(json.loads(answer.body)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"HTTP status {answer.status}"
+        if location := answer.headers.get("location"):
+            message += f", see {location}; give the API server's own address"
+    if answer.status == 401:
+        message += "; the credentials of the kubeconfig are refused, log in again or renew them (`kubectl auth whoami` has to work)"
     try:
-        done = subprocess.run(
-            command, env={**os.environ, **extra}, capture_output=True, text=True, timeout=60, cwd=folder, check=False
-        )
-        status = json.loads(done.stdout)["status"] if done.returncode == 0 else None
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
-        raise MissingError.one(
-            "NoCredentials", "connection.kubeconfig", f"its credential plugin {command[0]} failed: {error}"
-        ) from None
-    if status is None:
-        raise MissingError.one(
-            "NoCredentials",
-            "connection.kubeconfig",
-            f"its credential plugin {command[0]} ended with {done.returncode}: {done.stderr.strip()[-300:]}",
-        )
-    encoded = {
-        key: base64.b64encode(status[field].encode()).decode()
-        for key, field in (("client-certificate-data", "clientCertificateData"), ("client-key-data", "clientKeyData"))
-        if status.get(field)
-    }
-    return {"token": status.get("token"), **encoded}
-
-
-def _status_message(error: urllib.error.HTTPError) -> str:
-    try:
-        return json.loads(error.read())["message"]
-    except (ValueError, KeyError, TypeError, OSError):
-        return f"HTTP status {error.code}"
+        wait = float(answer.headers.get("retry-after", 0))
+    except ValueError:
+        wait = 0
+    return ApiError(answer.status, message, retry_after_seconds=wait)

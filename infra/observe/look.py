@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from infra.errors import MissingError
 from infra.kinds import ObjectKey
-from infra.observe.client import ApiError, Client
+from infra.observe.client import Client
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
 from infra.plan.model import ClusterPlan
 from infra.units import format_millicpu, parse_millicpu
@@ -19,7 +20,7 @@ _AT_A_TIME = 16
 
 def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> ClusterObservation:
     """Lists nodes, pods, claims and the objects that the plan would create; MissingError where the cluster is unreachable."""
-    version = client.get("/version").get("gitVersion", "")
+    version = _version(client)
     raw_nodes = list(client.list("/api/v1/nodes"))
     planned = {name for pool in plan.node_pools for name in pool.nodes.names}
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
@@ -41,6 +42,14 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
         claims=_claims(client, {(m.namespace, m.engine.storage.existing_claim) for m in plan.models}),
         device_plugins=tuple(_plugins(client)),
     )
+
+
+def _version(client: Client) -> str:
+    answer = client.get("/version")
+    if not isinstance(answer, Mapping):
+        message = f"{client.server} answers no version; is it the address of an API server?"
+        raise MissingError.one("NoApiServer", "connection.kubeconfig", message)
+    return answer.get("gitVersion", "")
 
 
 def _labels(client: Client, key: ObjectKey) -> Mapping[str, str] | None:
@@ -71,8 +80,9 @@ def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode
 
 def _configz(client: Client, node: str) -> tuple[Mapping[str, Any] | None, str]:
     try:
-        return client.get(f"/api/v1/nodes/{node}/proxy/configz")["kubeletconfig"], ""
-    except (ApiError, KeyError, TypeError) as error:
+        # Without patience: the API server answers 5xx, or nothing, for a kubelet that it cannot reach.
+        return client.patient(0).get(f"/api/v1/nodes/{node}/proxy/configz")["kubeletconfig"], ""
+    except (MissingError, KeyError, TypeError) as error:
         return None, str(error)
 
 

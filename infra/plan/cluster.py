@@ -307,10 +307,10 @@ def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> 
         ),
         resources=_resources_plan(size, decided, config.images.mirror),
         engine=EnginePlan(
-            image=mirrored(size.image, config.images.mirror),
-            vllm_version=size.vllm_version,
+            image=mirrored(size.engine.image, config.images.mirror),
+            vllm_version=size.engine.version,
             args=_further_arguments(size),
-            env=model.env,
+            env=size.variables,
             storage=StoragePlan(
                 existing_claim=model.storage.existing_claim,
                 mount_path=model.storage.mount_path,

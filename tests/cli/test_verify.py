@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from infra.__main__ import main
 from infra.diagnosis import Diagnosis
+from infra.observe.client import Client
 from infra.verify.cluster import Verification
 from tests.support.documents import small_document
 
@@ -22,7 +25,7 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, result: Verification = GOOD) -> None:
         self.connections: list[tuple[Path, str | None]] = []
-        monkeypatch.setattr("infra.observe.client.Client", lambda path, context: self.connections.append((path, context)))
+        monkeypatch.setattr("infra.observe.connect.Client", lambda path, context: self.connections.append((path, context)))
         monkeypatch.setattr("infra.verify.cluster.verify_cluster", lambda *_, **__: result)
 
 
@@ -40,17 +43,56 @@ def test_the_documents_connection_is_used_and_options_win(monkeypatch: pytest.Mo
     assert looks.connections == [(Path("~/k.yaml").expanduser(), "prod"), (Path("other.yaml"), "test")]
 
 
-@pytest.mark.parametrize("connection", [None, {"kubeconfig": {"stack": "o/p/s", "output": "kubeconfig"}}])
-def test_a_connection_that_is_no_path_needs_the_option(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], connection: Any
+def test_no_connection_needs_the_option(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looks = Looks(monkeypatch)
-    file = document(tmp_path, connection)
+    file = document(tmp_path, None)
     assert main(["verify", "--config", file, "--format", "json"]) == 2
     (error,) = json.loads(capsys.readouterr().out)["errors"]
-    assert (error["path"], error["message"]) == ("connection.kubeconfig", "is no path; give --kubeconfig FILE")
+    assert error["path"] == "connection" and "give --kubeconfig FILE" in error["message"]
     assert main(["verify", "--config", file, "--kubeconfig", "k.yaml"]) == 0
     assert looks.connections == [(Path("k.yaml"), None)]
+
+
+def engine(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A program named pulumi, found first."""
+    program = folder / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+_KUBECONFIG = {
+    "current-context": "a",
+    "contexts": [{"name": "a", "context": {"cluster": "a"}}],
+    "clusters": [{"name": "a", "cluster": {"server": "https://api.example.com"}}],
+}
+
+
+@pytest.mark.parametrize(
+    "content", [_KUBECONFIG, json.dumps(_KUBECONFIG), yaml.safe_dump(_KUBECONFIG)], ids=["object", "JSON", "YAML"]
+)
+def test_another_stacks_output_is_asked_of_the_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: Any) -> None:
+    clients: list[Client] = []
+    monkeypatch.setattr("infra.verify.cluster.verify_cluster", lambda _, client, **__: clients.append(client) or GOOD)
+    (tmp_path / "answer").write_text(json.dumps(content))
+    engine(tmp_path, monkeypatch, f'echo "$@" > {tmp_path}/asked; cat {tmp_path}/answer')
+    file = document(tmp_path, {"kubeconfig": {"stack": "o/p/s", "output": "kubeconfig"}})
+    assert main(["verify", "--config", file]) == 0
+    assert clients[0].server == "https://api.example.com"
+    assert "stack output kubeconfig --stack o/p/s --show-secrets --json" in (tmp_path / "asked").read_text()
+
+
+def test_an_output_that_the_engine_does_not_give_is_told_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine(tmp_path, monkeypatch, "echo 'error: no stack named s found' >&2; exit 255")
+    file = document(tmp_path, {"kubeconfig": {"stack": "o/p/s"}})
+    assert main(["verify", "--config", file, "--format", "json"]) == 3
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert "no stack named s found" in error["message"] and "--kubeconfig FILE" in error["message"]
 
 
 @pytest.mark.parametrize(("result", "status"), [(GOOD, 0), (BAD, 1)])

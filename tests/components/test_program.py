@@ -9,6 +9,7 @@ from typing import Any
 
 import pulumi
 import pytest
+import yaml
 
 from components import program
 from infra.errors import CheckError
@@ -122,6 +123,22 @@ def test_another_stacks_kubeconfig_is_looked_at_and_handed_on_as_a_secret(
     assert "kubeconfig" in provider.secret_inputs
     assert len(quiet_cluster) == 1
     assert "not-a-real-token" not in json.dumps([r.inputs for r in run.resources if r is not provider])
+
+
+def test_a_kubeconfig_that_is_exported_as_an_object_is_handed_on_as_text(tmp_path: Path, quiet_cluster: list[Any]) -> None:
+    content = yaml.safe_load(Path(str(kubeconfig_in(tmp_path).kubeconfig)).read_text())
+    document = {**small_document(), "connection": {"kubeconfig": {"stack": "org/infra/prod"}}}
+    run = run_program(program.deploy, config={"numawise:cluster": json.dumps(document)}, stack_outputs={"kubeconfig": content})
+    provider = run.one("providers:kubernetes", "kubernetes")
+    assert json.loads(provider.inputs["kubeconfig"]) == content
+    assert quiet_cluster[0].server == "https://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("content", [7, ["a"], "no: kubeconfig", "a: [", {"contexts": 5}])
+def test_an_output_that_is_no_kubeconfig_is_a_sentence(quiet_cluster: list[Any], content: Any) -> None:
+    document = {**small_document(), "connection": {"kubeconfig": {"stack": "org/infra/prod"}}}
+    with pytest.raises(pulumi.RunError, match=r"connection\..*output kubeconfig of stack org/infra/prod"):
+        run_program(program.deploy, config={"numawise:cluster": json.dumps(document)}, stack_outputs={"kubeconfig": content})
 
 
 def test_a_contradicted_cluster_of_another_stack_ends_the_program_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,9 @@ class StubClient(Client):
     def __init__(self, objects: Mapping[str, Any], lists: Mapping[str, list[Any]] | None = None) -> None:
         self._objects, self._lists = objects, lists or {}
 
+    def patient(self, seconds: float = 0) -> Client:
+        return self
+
     def get(self, path: str, **_: Any) -> Any:
         return {"gitVersion": "v1.37.2"} if path == "/version" else self._objects[path]
 

@@ -220,7 +220,7 @@ def test_the_named_context_counts_before_the_current_one(server: str, tmp_path: 
 def test_the_servers_certificate_is_checked_unless_the_kubeconfig_says_otherwise(tmp_path: Path) -> None:
     def mode(**cluster: Any) -> tuple[bool, ssl.VerifyMode]:
         clusters = [{"name": "c", "cluster": {"server": "https://127.0.0.1:1", **cluster}}]
-        context = Client(kubeconfig(tmp_path, "", {}, clusters=clusters))._ssl
+        context = Client(kubeconfig(tmp_path, "", {}, clusters=clusters))._transport.context(None)
         return context.check_hostname, context.verify_mode
 
     assert mode() == (True, ssl.CERT_REQUIRED)

@@ -19,6 +19,16 @@ def default_block_size(architecture: Architecture, accelerator: Accelerator, max
     return next(size for limit, size in AMD_BLOCK_SIZES if limit is None or max_model_len <= limit)
 
 
+def stated_block_size(accelerator: Accelerator, *, given: int | None, expected: int) -> int | None:
+    """What the server is told with --block-size; None where its attention backend chooses. `expected` is the estimate's.
+
+    A stated size rules out every backend that does not take it, and vLLM warns where one of those would have been the better: on NVIDIA
+    only what is given is stated. On AMD the size follows the context; vLLM's own backends there take multiples of 16.
+    Source: vLLM 0.33.0, platforms/cuda.py and the backends' supported kernel block sizes.
+    """
+    return expected if given is None and accelerator.vendor == "amd" else given
+
+
 def block_size_refusal(architecture: Architecture, accelerator: Accelerator, block_size: int) -> Diagnosis | None:
     """Why no attention backend takes this block size, with the nearest that one does; None where it works.
 

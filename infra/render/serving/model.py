@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from infra.plan.model import ClusterPlan, ModelPlan
@@ -51,7 +50,12 @@ def _facts(model: ModelPlan) -> dict[str, Any]:
 
 
 def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], secrets: tuple[str, ...]) -> Iterable[Object]:
-    wait = Wait(create_seconds=model.times.create_timeout_seconds, update_seconds=model.times.update_timeout_seconds)
+    wait = Wait(
+        create_seconds=model.times.create_timeout_seconds,
+        update_seconds=model.times.update_timeout_seconds,
+        explain=False,
+        program=True,
+    )
     files = gate_files(plan, model)
     yield child(service_account(names.workload(model), model.namespace, all_labels))
     if secrets:
@@ -72,11 +76,10 @@ def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], s
     object_metadata = metadata(names.workload(model), all_labels, namespace=model.namespace)
     if model.parallelism.pods_per_replica > 1:
         group = leader_worker_set(model, object_metadata, template)
-        yield child(group, wait=replace(wait, condition="Available"))
+        yield child(group, wait=wait)
     else:
-        yield child(deployment(model, object_metadata, template), wait=replace(wait, every_replica=True))
-    # The provider waits for endpoints, and its default is ten minutes.
-    yield child(service(model, all_labels), wait=replace(wait, explain=False))
+        yield child(deployment(model, object_metadata, template), wait=wait)
+    yield child(service(model, all_labels), wait=wait)
 
 
 def deployment(model: ModelPlan, object_metadata: dict[str, Any], template: dict[str, Any]) -> Manifest:
