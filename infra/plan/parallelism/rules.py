@@ -280,7 +280,7 @@ def expert_parallel_refusal(architecture: Architecture) -> Refusal | None:
         return None
     return Refusal(
         rule="NoExperts",
-        message=f"{architecture.name} has 0 experts; expert parallel needs at least 1",
+        message=f"{architecture.name} has 0 experts, and expert parallel spreads experts",
         offers=(Offer.of("leave enableExpertParallel out", ("model.enableExpertParallel", LEFT_OUT)),),
     )
 

@@ -89,7 +89,7 @@ def pool_warnings(pool: GpuPool, proven: ProvenConfiguration, layout: Layout) ->
     yield from _pending_pods(pool, proven)
     yield from _hidden_numa_nodes(pool, proven)
     yield from _shared_cores(pool, proven)
-    yield from _stranded_gpus(proven, layout)
+    yield from _stranded_gpus(pool, proven, layout)
 
 
 def _pending_pods(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[Finding]:
@@ -148,12 +148,19 @@ def _whole_cores_everywhere(pool: GpuPool, proven: ProvenConfiguration) -> Itera
         yield Offer.of(f"give its containers a multiple of {threads} CPUs (rounded up that fits)", *changes)
 
 
-def _stranded_gpus(proven: ProvenConfiguration, layout: Layout) -> Iterator[Finding]:
+def _stranded_gpus(pool: GpuPool, proven: ProvenConfiguration, layout: Layout) -> Iterator[Finding]:
     if layout.stranded_gpus:
+        per_node = [len(node.gpus or ()) for node in pool.shape.numa_nodes if node.gpus]
+        uneven = any(gpus % pod.gpus for gpus in per_node for pod in proven.candidate.shapes)
         sizes = ", ".join(map(str, sorted({pod.gpus for pod in proven.candidate.shapes})))
         yield warning(
             Location(),
             "StrandedGpus",
             f"{layout.stranded_gpus} of {layout.idle_gpus} idle GPUs cannot be used by any pod of the planned sizes ({sizes} GPUs) under "
-            f"{proven.candidate.topology_policy}. Sizes that divide the GPUs of a NUMA node leave none.",
+            f"{proven.candidate.topology_policy}. "
+            + (
+                "Sizes that divide the GPUs of a NUMA node leave none."
+                if uneven
+                else "The CPUs or the memory that another pod needs are missing there."
+            ),
         )

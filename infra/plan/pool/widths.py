@@ -162,11 +162,17 @@ class NodeWidths:
                 UNPINNED,
             )
         narrow = [name for name, _, width in counted if width < most]
+        if [name for name, _, width in counted if width == most] == ["CPUs"]:
+            return Conflict(
+                "resources.cpu",
+                f"restricted admits a pod of {self.shape.id} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
+                (*self.fewer_cpus(self.cpus.largest), *policy_offers("best-effort")),
+            )
         fields = {"CPUs": "resources.cpu", "memory": "resources.memory", "GPUs": GPUS_FIELD}
         ways = {
             "CPUs": self.wide_enough(most),
             "memory": UNPINNED[:1],
-            "GPUs": self.fewer_cpus(self.cpus.largest) if len(narrow) == 1 and not by_memory else (),
+            "GPUs": (),
         }
         combined = [combine(chosen) for chosen in product(*(ways[name] for name in narrow))]
         return Conflict(

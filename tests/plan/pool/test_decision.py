@@ -458,7 +458,7 @@ def test_half_cores_that_the_user_reserves_are_warned_of():
     decision = decide(node_shape(), pod_shape(), kubelet={"reservedSystemCPUs": "0,56"})
     (warning,) = decision.warnings
     assert (warning.code, warning.path) == ("HalfReservedCores", "nodePools[0].kubelet.reservedSystemCPUs")
-    assert "Reserve whole cores: 0,56,112,168" in warning.message
+    assert "Reserve whole cores: 0,56,112,168" in warning.sentence
 
 
 def test_half_cores_and_distribution_never_meet_whole_cores_only():

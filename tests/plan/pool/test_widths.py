@@ -95,7 +95,7 @@ def widths(**fields):
             "restricted",
             pod_shape(gpus=4, cpu=113),
             Conflict(
-                "tensorParallelSize",
+                "resources.cpu",
                 "restricted admits a pod of dgx-h100 only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; "
                 "here 4 GPUs need 1, 113 CPUs need 2",
             ),
