@@ -10,6 +10,7 @@ from infra.errors import MissingError
 from infra.kinds import ObjectKey
 from infra.observe.client import Client
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
+from infra.observe.node_fit import Taint
 from infra.plan.model import ClusterPlan
 from infra.units import format_millicpu, parse_millicpu
 
@@ -22,7 +23,7 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
     """Lists nodes, pods, claims and the objects that the plan would create; MissingError where the cluster is unreachable."""
     version = _version(client)
     raw_nodes = list(client.list("/api/v1/nodes"))
-    planned = {name for pool in plan.node_pools for name in pool.nodes.names}
+    planned = _planned(plan, raw_nodes)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         nodes = tuple(pool.map(lambda raw: _node(client, raw, raw["metadata"]["name"] in planned), raw_nodes))
         found = dict(zip(wanted := tuple(wanted), pool.map(lambda key: _labels(client, key), wanted), strict=True))
@@ -42,6 +43,17 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
         claims=_claims(client, {(m.namespace, m.engine.storage.existing_claim) for m in plan.models}),
         device_plugins=tuple(_plugins(client)),
     )
+
+
+def _planned(plan: ClusterPlan, nodes: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The nodes of the plan: by name, or all that a pool's selector matches."""
+    names = {name for pool in plan.node_pools if pool.nodes.names_given for name in pool.nodes.names}
+    selectors = [pool.nodes.selector for pool in plan.node_pools if not pool.nodes.names_given and pool.nodes.selector]
+    for raw in nodes:
+        labels = raw["metadata"].get("labels") or {}
+        if any(selector.items() <= labels.items() for selector in selectors):
+            names.add(raw["metadata"]["name"])
+    return names
 
 
 def _version(client: Client) -> str:
@@ -70,6 +82,10 @@ def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode
         ready=ready.get("status") == "True",
         ready_message=ready.get("message", "the kubelet has not reported"),
         unschedulable=bool((raw.get("spec") or {}).get("unschedulable")),
+        taints=tuple(
+            Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "")
+            for taint in (raw.get("spec") or {}).get("taints") or ()
+        ),
         kubelet_version=(status.get("nodeInfo") or {}).get("kubeletVersion", ""),
         capacity=status.get("capacity") or {},
         allocatable=status.get("allocatable") or {},
@@ -131,6 +147,6 @@ def _plugins(client: Client) -> Iterable[ObservedPlugin]:
                     key=ObjectKey(kind="DaemonSet", namespace=metadata["namespace"], name=metadata["name"]),
                     image=container["image"],
                     labels=metadata.get("labels") or {},
-                    node_selector=spec.get("nodeSelector") or {},
+                    pod={key: spec[key] for key in ("nodeSelector", "affinity", "tolerations") if spec.get(key)},
                 )
                 break
