@@ -20,7 +20,7 @@ from infra.errors import CheckError, NumawiseError
 from infra.observe.check import Ownership, check
 from infra.observe.client import Client
 from infra.observe.look import observe
-from infra.observe.pool_nodes import Starved, selection, starved_models, with_selected_nodes, without_missing_nodes
+from infra.observe.pool_nodes import Starved, lost_labels, selection, starved_models, with_selected_nodes, without_missing_nodes
 from infra.observe.remembered import CLUSTER_OUTPUT, RELEASED_OUTPUT, Remembered, cluster_uid, rebuilt
 from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan
@@ -69,13 +69,16 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, befor
         node_annotation=(FIELD_MANAGER, field_manager(settings.stack)),
         adopt=settings.config.adopt,
     )
-    for warning in (*selection(plan, bound, observation.nodes), *check(bound, observation, ownership)):
+    warnings = check(bound, observation, ownership)
+    lost = lost_labels(bound, observation, before.label_resources, pool_label=POOL)
+    for warning in (*selection(plan, bound, observation.nodes), *lost, *warnings):
         pulumi.log.warn(str(warning))
     there = {node.name for node in observation.nodes}
     return Found(
         plan=without_missing_nodes(bound, observation),
         nodes=NodeResources(
             earlier_names=before.label_resources,
+            there=min(there, default=""),
             released=tuple(sorted(node for node in before.label_resources if node not in there and node not in before.released)),
         ),
         starved=starved_models(settings.config, bound, observation),

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from infra.config.base import (
     CpuQuantity,
     DnsLabel,
+    DnsSubdomain,
     Environment,
     Image,
     MemoryQuantity,
@@ -41,6 +42,15 @@ class Storage(Wire):
         if self.model_path is not None and (self.model_path.startswith("/") or ".." in self.model_path.split("/")):
             raise ValueError(f"modelPath is {self.model_path!r}; it is relative to mountPath and stays below it")
         return self
+
+
+class Credentials(Wire):
+    """A Secret that exists, instead of the stack's own numawise:apiKey and numawise:hubToken."""
+
+    existing_secret: DnsSubdomain = Field(
+        description="A Secret in the model's namespace with the keys api-key (what clients have to send) and hub-token, or one of them. "
+        "Pods read it when they start: a changed value needs a restart."
+    )
 
 
 class Strategy(Wire):
@@ -82,6 +92,7 @@ class Model(Wire):
     resources: Resources = Resources()
     shared_memory: MemoryQuantity | None = None
     storage: Storage
+    credentials: Credentials | None = None
     pod_anti_affinity: Literal["required", "preferred", "none"] = "required"
     strategy: Strategy | None = None
     init_containers: tuple[Container, ...] = Field(default=(), strict=False)

@@ -11,6 +11,7 @@ from infra.errors import CheckError
 from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin
 from infra.observe.node_fit import daemon_runs_on
+from infra.observe.secrets import named_secrets
 from infra.observe.taints import unnamed_taints
 from infra.plan.model import ClusterPlan, PoolPlan
 from infra.units import format_gib, parse_bytes, parse_millicpu
@@ -45,6 +46,7 @@ def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownersh
         *_foreign_device_plugins(plan, observation, ownership),
         *_foreign_pods(plan, observation, ownership),
         *unnamed_taints(plan, observation),
+        *named_secrets(plan, observation),
     ]
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:

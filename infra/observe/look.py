@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.errors import MissingError
 from infra.kinds import ObjectKey
-from infra.observe.client import Client
+from infra.observe.client import ApiError, Client
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
 from infra.observe.node_fit import Taint
 from infra.plan.model import ClusterPlan
@@ -41,6 +41,7 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
         objects={key: labels for key, labels in found.items() if labels is not None},
         namespaces=namespaces,
         claims=_claims(client, {(m.namespace, m.engine.storage.existing_claim) for m in plan.models}),
+        secrets=_secrets(client, {(m.namespace, m.engine.credentials_secret) for m in plan.models if m.engine.credentials_secret}),
         device_plugins=tuple(_plugins(client)),
     )
 
@@ -135,6 +136,21 @@ def _claims(client: Client, wanted: set[tuple[str, str]]) -> dict[tuple[str, str
                 (found.get("status") or {}).get("accessModes") or found["spec"].get("accessModes") or ()
             )
     return claims
+
+
+def _secrets(client: Client, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...] | None]:
+    found: dict[tuple[str, str], tuple[str, ...] | None] = {}
+    for namespace, name in sorted(wanted):
+        try:
+            secret = client.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            found[namespace, name] = None
+            continue
+        if secret is not None:
+            found[namespace, name] = tuple(sorted(secret.get("data") or {}))
+    return found
 
 
 def _plugins(client: Client) -> Iterable[ObservedPlugin]:

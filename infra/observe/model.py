@@ -61,6 +61,8 @@ class ClusterObservation:
         default_factory=dict
     )  # labels of the namespaces that the plan names and that exist
     claims: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # (namespace, claim) -> access modes
+    # (namespace, Secret) that a model names -> the names of its keys; None where it may not be read. Values are never kept.
+    secrets: Mapping[tuple[str, str], tuple[str, ...] | None] = field(default_factory=dict)
     device_plugins: tuple[ObservedPlugin, ...] = ()
 
     def node(self, name: str) -> ObservedNode | None:

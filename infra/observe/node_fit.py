@@ -49,7 +49,7 @@ def _term(term: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool
 
 
 def _holds(requirement: Mapping[str, Any], value: str | None) -> bool:
-    operator, values = requirement.get("operator"), requirement.get("values") or ()
+    operator, values = requirement.get("operator"), list(requirement.get("values") or ())
     if operator == "In":
         return value in values
     if operator == "NotIn":

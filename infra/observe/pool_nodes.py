@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from infra.config.cluster import StackConfig
@@ -58,6 +58,19 @@ def without_missing_nodes(plan: ClusterPlan, seen: ClusterObservation) -> Cluste
             for pool in plan.node_pools
         ),
     )
+
+
+def lost_labels(plan: ClusterPlan, seen: ClusterObservation, labelled: Iterable[str], *, pool_label: str) -> Iterator[Diagnosis]:
+    """A warning for each node whose labels the state holds and the node does not: it was registered anew, or somebody took them off."""
+    for index, pool in enumerate(plan.node_pools):
+        for name in pool.nodes.names if pool.nodes.names_given else ():
+            node = seen.node(name)
+            if node is not None and name in labelled and pool_label not in node.labels:
+                yield Diagnosis.warning(
+                    f"nodePools[{index}]",
+                    "LabelsLost",
+                    f"{name} has lost the labels of {pool.name}, and the state does not know it: no model pod starts there; run `pulumi up --refresh`",
+                )
 
 
 def selection(planned: ClusterPlan, found: ClusterPlan, nodes: tuple[ObservedNode, ...]) -> Iterator[Diagnosis]:

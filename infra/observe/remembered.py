@@ -72,8 +72,8 @@ def rebuilt(before: Remembered, uid: str, client: Client) -> Iterator[Diagnosis]
             "connection",
             "AnotherCluster",
             f"leads to another cluster than the last update did (kube-system has uid {uid}, then {before.cluster_uid}), and {len(lost)} of the "
-            f"{len(before.objects)} objects of the state are not there ({lost[0]}, for one). If the cluster was rebuilt, run `pulumi up --refresh`: it takes "
-            "from the state what is gone and makes it anew; if the kubeconfig or its context is the wrong one, correct that",
+            f"{len(before.objects)} objects of the state are not there ({lost[0]}, for one). If the cluster was rebuilt, run `pulumi refresh`, which takes "
+            "from the state what is gone, and then `pulumi up` (a refresh within the update, --refresh, comes too late for this look); if the kubeconfig or its context is the wrong one, correct that",
         )
 
 

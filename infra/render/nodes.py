@@ -22,11 +22,13 @@ class NodeResources:
     the labels and no deletion, which under our one field manager would take the new labels off as well.
 
     `released`: nodes that have left the cluster. Deleting their patch would make them anew, so that the state forgets it in two steps: it is retained in
-    this update, and no longer declared in the next.
+    this update, and no longer declared in the next. `there` is a node that exists: where a refresh within the update has dropped the patch already, what is
+    declared is made anew, as a patch without content of that one.
     """
 
     earlier_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # node -> names of its patch in the state
     released: tuple[str, ...] = ()
+    there: str = ""
 
 
 def node_pool_part(pool: PoolPlan, *, stack: str, nodes: NodeResources | None = None) -> Part:
@@ -45,17 +47,17 @@ def node_pool_part(pool: PoolPlan, *, stack: str, nodes: NodeResources | None = 
         "strandedGpus": pool.stranded_gpus,
     }
     children = [
-        _patch(_label_patch(patch, stack), nodes.earlier_names.get(patch.node) or (f"{pool.name}-node/{patch.node}",))
+        _patch(patch.node, _label_patch(patch, stack), nodes.earlier_names.get(patch.node) or (f"{pool.name}-node/{patch.node}",))
         for patch in node_labels(pool)
     ]
     for node in nodes.released:
-        bare = _label_patch(NodeLabels(node=node, pool=pool.name, labels={}), stack)
-        children.append(replace(_patch(bare, nodes.earlier_names.get(node, ())), released=True, retain=True))
+        bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": nodes.there or node}}
+        children.append(replace(_patch(node, bare, nodes.earlier_names.get(node, ())), released=True, retain=True))
     return Part(token=POOL_TOKEN, name=pool.name, facts=facts, children=tuple(children))
 
 
-def _patch(manifest: dict[str, Any], earlier_names: tuple[str, ...]) -> Object:
-    name = f"node/{manifest['metadata']['name']}"
+def _patch(node: str, manifest: dict[str, Any], earlier_names: tuple[str, ...]) -> Object:
+    name = f"node/{node}"
     return Object(manifest=manifest, name=name, resource_name=name, earlier_names=earlier_names, patch=True)
 
 

@@ -105,8 +105,8 @@ def test_a_lost_node_is_a_warning_where_the_others_hold_the_plan_and_never_comes
         one_replica(cluster)
         cluster["nodePools"][0]["nodeNames"] = [kept]
 
-    for change in (one_replica, shrunk, shrunk):
-        done = stack.pulumi("up", change)
+    for change, options in ((one_replica, ()), (shrunk, ()), (shrunk, ()), (shrunk, ("--refresh",))):
+        done = stack.pulumi("up", change, *options)
         assert done.status == 0, done.text
         assert ("is no node of the cluster" in done.text) is (change is one_replica), done.text
         assert set(pools_of(stack)) == {kept, "gpu-c"}
@@ -151,6 +151,15 @@ def test_a_pool_by_selector_is_deployed_on_the_nodes_that_match(stack: RunningSt
     wait_for(lambda: list(running(stack, "llama-70b").values()) == [kept], seconds=120)
 
 
+def test_lost_labels_are_told_and_mended_by_a_refresh(stack: RunningStack) -> None:
+    gone = {"metadata": {"labels": {labels.POOL: None}}}
+    stack.client.request("PATCH", "/api/v1/nodes/gpu-c", body=gone, content_type="application/merge-patch+json")
+    told = stack.pulumi("preview", one_replica)
+    assert "gpu-c has lost the labels of mi300x" in told.text, told.text
+    assert stack.pulumi("up", one_replica, "--refresh").status == 0
+    assert pools_of(stack)["gpu-c"] == "mi300x"
+
+
 def test_another_cluster_under_the_same_stack_is_told_before_anything_is_touched(stack: RunningStack) -> None:
     checkpoint = stack.workspace().checkpoint
     text = checkpoint.read_text()
@@ -162,7 +171,8 @@ def test_another_cluster_under_the_same_stack_is_told_before_anything_is_touched
     assert done.status != 0
     assert "leads to another cluster than the last update did" in done.text, done.text
     assert not done.changed("updated") and not done.changed("created")
-    mended = stack.pulumi("up", one_replica, "--refresh")
+    assert stack.pulumi("refresh").status == 0
+    mended = stack.pulumi("up", one_replica)
     assert mended.status == 0, mended.text
     assert_verified_but_nodes(stack)
 

@@ -9,7 +9,7 @@ import pytest
 
 from infra.config.load import parse_cluster_document
 from infra.observe.model import ClusterObservation, ObservedNode
-from infra.observe.pool_nodes import Starved, selection, starved_models, with_selected_nodes, without_missing_nodes
+from infra.observe.pool_nodes import Starved, lost_labels, selection, starved_models, with_selected_nodes, without_missing_nodes
 from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan
 from infra.render.labels import POOL
@@ -106,3 +106,11 @@ def test_a_node_that_is_not_there_is_left_out_and_nothing_else_changes() -> None
     smaller = without_missing_nodes(plan, seen(first))
     assert smaller.node_pools[0].nodes.names == (first,)
     assert smaller.models == plan.models and smaller.node_pools[0].kubelet == plan.node_pools[0].kubelet
+
+
+@pytest.mark.parametrize(("labelled", "label", "told"), [(True, True, False), (True, False, True), (False, False, False)])
+def test_labels_that_the_state_holds_and_the_node_does_not_are_told(labelled: bool, label: bool, told: bool) -> None:
+    plan = plan_stack(parse_cluster_document(small_document()))
+    first = plan.node_pools[0].nodes.names[0]
+    cluster = seen(first, **{first: {POOL: "h100"} if label else {}})
+    assert bool(list(lost_labels(plan, cluster, [first] if labelled else [], pool_label=POOL))) is told

@@ -64,7 +64,7 @@ def test_another_cluster_is_told_while_the_state_describes_the_old_one(known: st
     problems = list(rebuilt(Remembered(cluster_uid=known, objects={CLAIMED: "7"}), now, client))
     assert bool(problems) is told
     if told:
-        assert "`pulumi up --refresh`" in problems[0].message and "ConfigMap/a/b" in problems[0].message
+        assert "`pulumi refresh`" in problems[0].message and "ConfigMap/a/b" in problems[0].message
 
 
 def test_a_state_without_objects_fits_every_cluster() -> None:

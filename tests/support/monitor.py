@@ -58,7 +58,7 @@ class _Mocks(mocks.Mocks):
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         return f"{args.name}-id", dict(args.inputs)
 
-    def call(self, args: mocks.MockCallArgs) -> dict[str, Any]:
+    def call(self, args: mocks.MockCallArgs) -> Any:
         if args.token == "pulumi:pulumi:readStackOutputs":
             return {"outputs": dict(self._stack_outputs)}
         if args.token == "pulumi:pulumi:readStackResourceOutputs":

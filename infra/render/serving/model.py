@@ -54,7 +54,7 @@ def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], s
     wait = Wait(create_seconds=model.times.create_timeout_seconds, update_seconds=model.times.update_timeout_seconds)
     files = gate_files(plan, model)
     yield child(service_account(names.workload(model), model.namespace, all_labels))
-    if secrets:
+    if secrets and model.engine.credentials_secret is None:
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
