@@ -13,6 +13,7 @@ from components.engine_state import last_update
 from components.hooks import explain_hook, node_exists_hook
 from components.part import Declaring, PartComponent
 from components.provider import provider, reach
+from components.rolled_out import RolloutWaits
 from components.serving import ServingComponent
 from components.settings import Settings, load_settings
 from infra.diagnosis import Diagnosis
@@ -91,10 +92,11 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Settings, 
     access = reach(settings.config.connection, root=ROOT)
     found = look(settings, plan, access.client, last_update())
     plan, client = found.plan, access.client.patient
+    waits = RolloutWaits(client, owner(settings.stack))
     declaring = Declaring(
         explain=explain_hook(client),
         existing=node_exists_hook(client),
-        client=client,
+        waits=waits,
         adopt=settings.config.adopt,
         secrets=settings.secrets,
     )
@@ -115,6 +117,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Settings, 
         declared[part.key] = component
     fail_after(declared.values(), [starved.why for starved in found.starved])
 
+    waits.verdict()
     document = plan_as_json(plan, stack=settings.stack)
     pulumi.export("plan", document)
     pulumi.export("endpoints", answers)

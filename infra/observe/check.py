@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import CheckError
 from infra.observe.kubelet_difference import kubelet_differences
+from infra.observe.leader_worker_sets import check_group_controller
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin
 from infra.observe.node_fit import daemon_runs_on
 from infra.observe.secrets import named_secrets
@@ -47,6 +48,7 @@ def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownersh
         *_foreign_pods(plan, observation, ownership),
         *unnamed_taints(plan, observation),
         *named_secrets(plan, observation),
+        *check_group_controller(plan, observation),
     ]
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:

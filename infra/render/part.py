@@ -17,9 +17,10 @@ class Wait:
     create_seconds: int
     update_seconds: int
     delete_seconds: int = 600
-    explain: bool = True  # where the wait fails, the workload's pods and events say why
-    condition: str = ""  # of a kind whose readiness the provider does not know: the status condition that stands for it
-    every_replica: bool = False  # until all replicas of the newest template are ready; the provider's own wait can end before that
+    explain: bool = True  # where the provider's wait fails, the workload's pods and events say why
+    program: bool = (
+        False  # the program itself waits for the workload, or for the one that this object belongs to: the provider does not
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

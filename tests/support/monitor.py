@@ -187,7 +187,7 @@ def _run(
         program()
 
     # What the monitor creates is ready at once; the cluster that a real update would ask is not there.
-    with patch("components.rolled_out.wait_until_rolled_out"):
+    with patch("components.rolled_out.RolloutWaits.wait_for"):
         asyncio.run(run_in_stack(registered))
     # The run's event loop is collected here and not in the midst of somebody's ast.parse (python/cpython#106905).
     gc.collect()

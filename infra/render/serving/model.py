@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from infra.plan.model import ClusterPlan, ModelPlan
@@ -51,7 +50,12 @@ def _facts(model: ModelPlan) -> dict[str, Any]:
 
 
 def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], secrets: tuple[str, ...]) -> Iterable[Object]:
-    wait = Wait(create_seconds=model.times.create_timeout_seconds, update_seconds=model.times.update_timeout_seconds)
+    wait = Wait(
+        create_seconds=model.times.create_timeout_seconds,
+        update_seconds=model.times.update_timeout_seconds,
+        explain=False,
+        program=True,
+    )
     files = gate_files(plan, model)
     yield child(service_account(names.workload(model), model.namespace, all_labels))
     if secrets and model.engine.credentials_secret is None:
@@ -72,11 +76,10 @@ def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], s
     object_metadata = metadata(names.workload(model), all_labels, namespace=model.namespace)
     if model.parallelism.pods_per_replica > 1:
         group = leader_worker_set(model, object_metadata, template)
-        yield child(group, wait=replace(wait, condition="Available"))
+        yield child(group, wait=wait)
     else:
-        yield child(deployment(model, object_metadata, template), wait=replace(wait, every_replica=True))
-    # The provider waits for endpoints, and its default is ten minutes.
-    yield child(service(model, all_labels), wait=replace(wait, explain=False))
+        yield child(deployment(model, object_metadata, template), wait=wait)
+    yield child(service(model, all_labels), wait=wait)
 
 
 def deployment(model: ModelPlan, object_metadata: dict[str, Any], template: dict[str, Any]) -> Manifest:
@@ -144,14 +147,17 @@ def service(model: ModelPlan, all_labels: dict[str, str]) -> Manifest:
 
 
 def pod_disruption_budget(model: ModelPlan, all_labels: dict[str, str]) -> Manifest:
-    """For several replicas: with a single one a budget could only block the drain that a kubelet rollout needs."""
+    """For several replicas: with a single one a budget could only block the drain that a kubelet rollout needs.
+
+    Of a group every pod counts: evicting a worker costs the whole replica, and while its pods are missing no other one may go.
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": metadata(names.workload(model), all_labels, namespace=model.namespace),
         "spec": {
             "maxUnavailable": 1,
-            "selector": {"matchLabels": _serving_pods(model)},
+            "selector": {"matchLabels": selector(APPLICATION, model.name)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
