@@ -200,7 +200,8 @@ def test_a_new_secret_restarts_the_pods_that_read_it(tmp_path: Path) -> None:
     annotations = [
         declare_plan(plan, tmp_path, secrets=secrets)
         .one("Deployment", "llama-70b-deployment")
-        .inputs["spec"]["template"]["metadata"]["annotations"]
+        .inputs["spec"]["template"]["metadata"]
+        .get("annotations", {})
         for secrets in ({}, {"api-key": "first"}, {"api-key": "second"})
     ]
     key = "numawise.dev/credentials-checksum"

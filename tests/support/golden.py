@@ -23,7 +23,7 @@ def plan_of(stack: str) -> ClusterPlan:
 
 
 def golden_manifests(stack: str) -> dict[str, str]:
-    """File name -> content. The agents' source is left out: it stands in infra/agents, and the checksum annotation changes with it."""
+    """File name -> content. The agents' source is left out: it stands in infra/agents, and the checksum of the guard changes with it."""
     return {
         name: re.sub(
             r"^  (gate|numactl|guard)\.py: \|\n(?:(?:    .*)?\n)+", r"  \1.py: (infra/agents/\1.py)\n", content, flags=re.MULTILINE
