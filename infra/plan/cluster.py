@@ -332,6 +332,7 @@ def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> 
                 mount_path=model.storage.mount_path,
                 model_path=model.storage.model_path,
             ),
+            credentials_secret=model.credentials.existing_secret if model.credentials else None,
         ),
         placement=PlacementPlan(
             replicas=model.replicas,
