@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "report": {"plan", "outputs", "verify", "installation"},
     "cli": {"config", "catalog", "kubelet", "plan", "observe", "render", "outputs", "verify", "installation", "report"},
 }
-BASE = {"diagnosis", "errors", "kinds", "units"}
+BASE = {"diagnosis", "errors", "kinds", "offers", "units"}
 MOST_PARAMETERS = 10
 MOST_COLUMNS = 132
 _PRAGMA = re.compile(r"  # (type: ignore|noqa|pyright: ).*")

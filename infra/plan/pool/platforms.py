@@ -11,6 +11,7 @@ from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.fields import FIELDS, RESTRICTING_PLATFORMS
 from infra.kubelet.configuration.go_types import WrongType
 from infra.kubelet.configuration.versions import PROVEN
+from infra.offers import LEFT_OUT, POOL, Offer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,9 @@ class PlatformFields:
             Diagnosis(
                 f"{path}.{name}",
                 "NotOnPlatform",
-                f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}. Leave it out, or run the pool on "
-                "nodes whose kubelet configuration is yours (platform existing, kubeadm, eks, rke2, ...).",
+                f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}",
+                offers=(Offer.of("leave it out", (f"{POOL}.kubelet.{name}", LEFT_OUT)),),
+                remedy="Or run the pool on nodes whose kubelet configuration is yours (platform existing, kubeadm, eks, rke2, ...).",
             )
             for name, value in user.items()
             if name in self.unavailable and not self.has_anyway(name, value)

@@ -57,7 +57,7 @@ def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], s
         program=True,
     )
     yield child(service_account(names.workload(model), model.namespace, all_labels))
-    if secrets:
+    if secrets and model.engine.credentials_secret is None:
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
