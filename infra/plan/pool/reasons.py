@@ -15,18 +15,6 @@ from infra.plan.pool.slots import Layout
 from infra.plan.pool.widths import NodeWidths
 
 _MOST_LOADS_TOLD = 4
-# Of a base file: what a reservation, a manager or the room for pods depends on.
-_OF_WEIGHT = frozenset(
-    {
-        "enforceNodeAllocatable",
-        "evictionHard",
-        "kubeReserved",
-        "kubeReservedCgroup",
-        "maxPods",
-        "systemReserved",
-        "systemReservedCgroup",
-    }
-)
 
 
 def cpu_reasons(required: PodShape, planned: PodShape, widths: NodeWidths) -> tuple[str, ...]:
@@ -53,7 +41,12 @@ def place_reasons(layout: Layout, position: int) -> tuple[str, ...]:
 
 def pool_reasons(pool: GpuPool, proven: ProvenConfiguration, failures: Sequence[Failure]) -> tuple[Message, ...]:
     """Policy, reservations, memory and options, in the order of their weight."""
-    plain = (*_base_reasons(pool), *pool.reservations.reasons, *_memory_reasons(pool, proven), *_option_reasons(pool, proven))
+    plain = (
+        *_base_reasons(pool, proven),
+        *pool.reservations.reasons,
+        *_memory_reasons(pool, proven),
+        *_option_reasons(pool, proven),
+    )
     return (*_policy_reasons(pool, proven, failures), *map(Message.of, plain))
 
 
@@ -76,7 +69,7 @@ def _policy_reasons(pool: GpuPool, proven: ProvenConfiguration, failures: Sequen
         yield Message.of(left_out)
 
 
-def _base_reasons(pool: GpuPool) -> Iterator[str]:
+def _base_reasons(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[str]:
     """Which configuration file the nodes are taken to have; nothing is assumed of nodes that exist."""
     entry = platforms()[pool.platform]
     if not pool.user.base:
@@ -88,8 +81,8 @@ def _base_reasons(pool: GpuPool) -> Iterator[str]:
         if varying
         else ""
     )
-    kept = {name: value for name, value in pool.user.base.items() if name in _OF_WEIGHT}
-    said = f": {', '.join(f'{name} {_flat(value)}' for name, value in sorted(kept.items()))}" if kept else ""
+    met = {name: value for name, value in pool.user.base.items() if name in proven.kubelet.drop_in}
+    said = f", where the plan meets {', '.join(f'{name} {_flat(value)}' for name, value in sorted(met.items()))}" if met else ""
     if pool.unavailable:
         over = "The plan runs over it with the fields that the node pool takes."
     else:
