@@ -31,7 +31,7 @@ from infra.plan.architecture.types import Architecture
 from infra.plan.memory.block_size import block_size_refusal
 from infra.plan.memory.estimate import estimate_memory
 from infra.plan.memory.options import EngineOptions
-from infra.plan.memory.profile import version_key
+from infra.plan.memory.profile import is_known_era, known_eras
 from infra.plan.parallelism.fitting import LARGEST_DOMAIN, size_sentences
 from infra.plan.parallelism.rules import (
     MOST_GPUS,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 # what the estimate calls an input, and the option that gives it
 _OPTION_OF = {"gpu": "--gpu", "dtype": "--dtype", "quantization": "--quantization", "kvCacheDtype": "--kv-cache-dtype"}
 _MOST = 2**62
+SMALLEST_GPU_GIB, LARGEST_GPU_GIB = 0.5, 99_999
 _MULTIPLES = {"k": 1000, "m": 10**6, "g": 10**9, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -143,11 +144,8 @@ def _sizes_and_options(
             problems.append(
                 _invalid("--gpu-memory-utilization", f"is {utilization:g}; vLLM takes more than 0 and at most 1, for example 0.9.")
             )
-    if args.vllm_version is not None:
-        try:
-            version_key(args.vllm_version)
-        except ConfigError as error:
-            problems += [replace(problem, path="--vllm-version") for problem in error.problems]
+    version = args.vllm_version if args.vllm_version is not None else given.get("vllm_version")
+    problems += _version_problems(version)
     sizes = ParallelSizes(
         tensor_parallel_size=whole("tp", "tensor_parallel_size") or 1,
         pipeline_parallel_size=whole("pp", "pipeline_parallel_size") or 1,
@@ -162,7 +160,7 @@ def _sizes_and_options(
         dtype=args.dtype or given.get("dtype"),
         quantization=args.quantization or given.get("quantization"),
         kv_cache_dtype=args.kv_cache_dtype or given.get("kv_cache_dtype"),
-        vllm_version=args.vllm_version,
+        vllm_version=version,
         enforce_eager=args.enforce_eager,
     )
     batched, sequences = options.max_num_batched_tokens, options.max_num_seqs
@@ -174,6 +172,17 @@ def _sizes_and_options(
             )
         )
     return sizes, options
+
+
+def _version_problems(version: str | None) -> list[Diagnosis]:
+    if version is None:
+        return []
+    try:
+        known = is_known_era(version)
+    except ConfigError as error:
+        return [problem.at("--vllm-version") for problem in error.problems]
+    message = f"is {version.strip()}, whose memory is not known; known are {', '.join(known_eras())}."
+    return [] if known else [Diagnosis(path="--vllm-version", code="UnknownVersion", message=message)]
 
 
 def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
@@ -227,19 +236,29 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
     memory_gib = None
     if args.gpu_memory_gib is not None:
         memory_gib = _number(args.gpu_memory_gib, "--gpu-memory-gib", problems)
-        if memory_gib is not None and not 0 < memory_gib < 1e5:
+        if memory_gib is not None and not SMALLEST_GPU_GIB <= memory_gib <= LARGEST_GPU_GIB:
             problems.append(
                 _invalid(
                     "--gpu-memory-gib",
-                    f"is {memory_gib:g}; what torch reports as total_memory is expected, in GiB, for example 79.1.",
+                    f"is {memory_gib:g}; what torch reports as total_memory is expected, {SMALLEST_GPU_GIB} to {LARGEST_GPU_GIB} GiB, for example 79.1.",
                 )
             )
+        if memory_gib is None or (problems and problems[-1].path == "--gpu-memory-gib"):
             return None
     name = args.gpu or from_file
+    if name is None and memory_gib is not None and args.gpu_vendor:
+        return _inline_accelerator(f"{args.gpu_vendor} GPU of {memory_gib:g} GiB", args.gpu_vendor, memory_gib)
+    if name is None and (memory_gib is not None or args.gpu_vendor):
+        given, missing = ("--gpu-memory-gib", "--gpu-vendor") if memory_gib is not None else ("--gpu-vendor", "--gpu-memory-gib")
+        message = f"is missing beside {given}; a GPU that --gpu does not name is given by both."
+        problems.append(Diagnosis(path=missing, code="MissingOption", message=message))
+        return None
     if name is None:
         problems.append(
             Diagnosis(
-                path="--gpu", code="MissingOption", message="is missing; name an accelerator, for example h100-sxm5-80gb or MI300X."
+                path="--gpu",
+                code="MissingOption",
+                message="is missing; name an accelerator, for example h100-sxm5-80gb or MI300X, or give --gpu-memory-gib and --gpu-vendor.",
             )
         )
         return None
@@ -250,6 +269,11 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
             return _inline_accelerator(name, args.gpu_vendor, memory_gib)
         hint = " Or give it inline: --gpu-memory-gib 23.6 (what torch reports as total_memory) and --gpu-vendor nvidia|amd."
         problems += [replace(problem, message=problem.message + hint) for problem in error.problems]
+        return None
+    if args.gpu_vendor and args.gpu_vendor != known.vendor:
+        problems.append(
+            _invalid("--gpu-vendor", f"is {args.gpu_vendor}, but {known.id} is {known.vendor}'s; leave one of them out.")
+        )
         return None
     return known if memory_gib is None else with_memory(known, AcceleratorMemory(torch_gib=memory_gib))
 

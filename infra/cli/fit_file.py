@@ -12,6 +12,7 @@ from infra.catalog.reading import type_name
 from infra.config.load import CLUSTER_KEY, read_yaml
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import ConfigError
+from infra.plan.engine_version import split_image, version_of_tag
 
 # a model's fields in the stack file, and what the estimate calls them
 _SIZES = {
@@ -67,7 +68,8 @@ def _cluster(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _of_stack(cluster: Mapping[str, Any], file: str, wanted: str | None) -> ModelFile:
-    models = [item for item in cluster.get("models") or [] if isinstance(item, Mapping)]
+    given = cluster.get("models")
+    models = [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
     names = [str(item.get("name", "")) for item in models]
     for index, item in enumerate(models):
         if (wanted is None and len(models) == 1) or (wanted is not None and wanted in (item.get("name"), item.get("model"))):
@@ -110,6 +112,9 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
     for key, name in _TEXTS.items():
         if item.get(key) is not None:
             options[name] = str(item[key])
+    version = item.get("vllmVersion") or _version_of_image(item)
+    if version is not None:
+        options["vllm_version"] = str(version)
     utilization = item.get("gpuMemoryUtilization")
     if utilization is not None:
         if isinstance(utilization, bool) or not isinstance(utilization, int | float) or not 0 < utilization <= 1:
@@ -136,6 +141,11 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
     if problems:
         raise ConfigError(problems)
     return ModelFile(name=name, config=config, options=options, gpu=gpu)
+
+
+def _version_of_image(item: Mapping[str, Any]) -> str | None:
+    image = _text(item, "image")
+    return None if image is None else version_of_tag(split_image(image)[1])
 
 
 def _text(item: Mapping[str, Any], key: str) -> str | None:

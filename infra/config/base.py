@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -151,6 +152,39 @@ def _utilization(value: float) -> float:
     return value
 
 
+def _bytes_per_second(value: Any) -> Any:
+    """A number or a quantity, in bytes: 200M, 2Gi, 1.5e9."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value
+    speed = float(parse_quantity(str(value)))
+    if not SLOWEST_READ <= speed <= FASTEST_READ:
+        raise ValueError(f"{value} is {speed:g} bytes a second; storage reads 1M to 10T of them: write it like 200M or 2Gi")
+    return speed
+
+
+def _json_value(value: Any) -> Any:
+    """What JSON can say: YAML also has dates, infinities, sets and keys that are no text."""
+    if isinstance(value, Mapping):
+        for key, content in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"its key {key!r} is no text; write it in quotes")
+            _json_value(content)
+    elif isinstance(value, list | tuple):
+        for content in value:
+            _json_value(content)
+    elif isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{value} is no number that JSON has; write a finite one, or leave it out")
+    elif value is not None and not isinstance(value, str | int):
+        raise ValueError(
+            f"{str(value)[:LONGEST_SHOWN]!r} is a {type(value).__name__}, which JSON does not have; write it in quotes"
+        )
+    return value
+
+
+SLOWEST_READ, FASTEST_READ = 1e6, 1e13  # bytes a second
+LONGEST_SHOWN = 40  # characters of a wrong value in an error
+
 DnsLabel = Annotated[str, AfterValidator(valid_dns_label)]
 DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
 CpuQuantity = Annotated[
@@ -164,6 +198,8 @@ Utilization = Annotated[float, Field(strict=False), AfterValidator(_utilization)
 # Kubernetes holds counts and seconds as int32.
 PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=2**31 - 1)]
+BytesPerSecond = Annotated[float, BeforeValidator(_bytes_per_second), Field(json_schema_extra={"type": ["string", "number"]})]
+JsonValue = Annotated[Any, AfterValidator(_json_value)]
 # YAML knows lists only; what is read is a tuple.
 Indices = Annotated[tuple[NonNegativeInt, ...], Field(strict=False)]
 Groups = Annotated[tuple[Indices, ...], Field(strict=False)]

@@ -7,10 +7,12 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from infra.config.base import (
+    BytesPerSecond,
     CpuQuantity,
     DnsLabel,
     Environment,
     Image,
+    JsonValue,
     MemoryQuantity,
     NonNegativeInt,
     PositiveInt,
@@ -33,6 +35,7 @@ class Storage(Wire):
     existing_claim: DnsLabel
     mount_path: str = "/models"
     model_path: str | None = None
+    read_bytes_per_second: BytesPerSecond | None = None
 
     @model_validator(mode="after")
     def _paths(self) -> Storage:
@@ -64,6 +67,7 @@ class Model(Wire):
     namespace: DnsLabel | None = None
     model: str | None = None
     model_config_json: dict[str, Any] | None = Field(default=None, alias="modelConfig")
+    vllm_version: str | None = None
     replicas: PositiveInt = 1
     tensor_parallel_size: PositiveInt | None = None
     pipeline_parallel_size: PositiveInt | None = None
@@ -88,7 +92,7 @@ class Model(Wire):
     sidecars: tuple[Container, ...] = Field(default=(), strict=False)
     startup: Startup = Startup()
     progress_deadline_seconds: PositiveInt | None = None
-    engine_args: dict[str, Any] = Field(default_factory=dict)
+    engine_args: dict[str, JsonValue] = Field(default_factory=dict)
     env: Environment = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.catalog.confidence import model_warnings
+from infra.catalog.engine_releases import EngineRelease, engine_release, flag_spans
 from infra.catalog.names import find_model
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
@@ -15,9 +16,9 @@ from infra.errors import PlanError
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
-from infra.plan.engine import engine_problems, engine_warnings
+from infra.plan.engine import engine_problems, engine_variables, engine_warnings
+from infra.plan.engine_version import ServedEngine, served_engine
 from infra.plan.hardware import PoolHardware
-from infra.plan.images import pinned
 from infra.plan.memory.block_size import block_size_refusal, stated_block_size
 from infra.plan.memory.estimate import estimate_memory
 from infra.plan.memory.options import EngineOptions, options_of_engine_args
@@ -54,8 +55,8 @@ class SizedModel:
     startup: StartupBudget
     max_surge: int
     max_unavailable: int
-    image: str
-    vllm_version: str
+    engine: ServedEngine
+    variables: Mapping[str, str]
     pod_shape: PodShape
     reasons: tuple[str, ...]
     warnings: tuple[Diagnosis, ...]
@@ -85,7 +86,9 @@ class EqualModels:
 
 def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     """The sizes of a model on machines of a pool; ConfigError or PlanError with all that is wrong with it."""
-    problems = list(engine_problems(model, path))
+    engine = served_engine(model, path, hardware.accelerator.vendor)
+    release = engine_release(engine.version)
+    problems = list(engine_problems(model, path, release, own_image=engine.own))
     if problems:
         raise PlanError(problems)
     architecture = _architecture(model, path)
@@ -93,32 +96,31 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
         if refusal is not None:
             raise PlanError.one("BlockSize", f"{path}.blockSize", refusal)
-    utilization = model.gpu_memory_utilization or vendors()[hardware.accelerator.vendor].gpu_memory_utilization
-    sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
+    utilization = model.gpu_memory_utilization or min(
+        vendors()[hardware.accelerator.vendor].gpu_memory_utilization, engine_memory(engine.version).gpu_memory_utilization
+    )
+    sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization, version=engine.version)
     max_model_len, length_reason, choice = sizer.choose(path)
-    if choice.pods_per_replica > 1 and choice.data_parallel_size > 1:
-        raise PlanError.one(
-            "DataParallelOverNodes",
-            f"{path}.dataParallelSize",
-            f"is {choice.data_parallel_size} over {choice.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
-        )
+    _check_split(choice, release, path)
     memory = sizer.estimate(max_model_len, choice.size.parallel)
     memory_sentences = memory_reasons(memory)
     if not memory.fits:
         raise PlanError.one(
             "DoesNotFit", path, f"{model.model or model.name} does not fit {hardware.accelerator.id}: {'; '.join(memory_sentences)}"
         )
-    checkpoint_bytes = _checkpoint_bytes(architecture, model)
+    checkpoint_bytes = _checkpoint_bytes(architecture)
     resources = _resources(model, path, hardware, choice, checkpoint_bytes)
     surge, unavailable, strategy_reason = _strategy(model)
     budget = startup_budget(
         checkpoint_bytes,
+        storage_bytes_per_second=model.storage.read_bytes_per_second,
         replicas=model.replicas,
         replicas_at_a_time=max(surge + unavailable, 1),
         budget_seconds=model.startup.budget_seconds,
         progress_deadline_seconds=model.progress_deadline_seconds,
         path=path,
     )
+    variables, variable_reasons = engine_variables(model, release, choice.data_parallel_size, budget.budget_seconds)
     return SizedModel(
         path=path,
         model=model,
@@ -133,11 +135,25 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         startup=budget,
         max_surge=surge,
         max_unavailable=unavailable,
-        image=model.image or pinned(vendors()[hardware.accelerator.vendor].engine_pin, mirror=None),
-        vllm_version=engine_memory(None).version,
-        pod_shape=_pod_shape(model, hardware, choice, resources, surge),
-        reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, strategy_reason, *budget.reasons),
-        warnings=(*engine_warnings(model, path), *_fact_warnings(model, path), *resources.warnings, *choice.warnings),
+        engine=engine,
+        variables=variables,
+        pod_shape=replace(_pod_shape(model, hardware, choice, resources, surge), binds_ranks="numa-bind" in release.flags),
+        reasons=(
+            *choice.reasons,
+            length_reason,
+            *memory_sentences,
+            *resources.reasons,
+            strategy_reason,
+            *budget.reasons,
+            *variable_reasons,
+        ),
+        warnings=(
+            *engine.warnings,
+            *engine_warnings(model, path),
+            *_fact_warnings(model, path),
+            *resources.warnings,
+            *choice.warnings,
+        ),
     )
 
 
@@ -147,14 +163,36 @@ def _architecture(model: Model, path: str) -> Architecture:
     return architecture_of(find_model(model.model or "", f"{path}.model"))
 
 
+def _check_split(choice: ParallelismChoice, release: EngineRelease, path: str) -> None:
+    """PlanError for a split that this release has no flags for."""
+    if choice.data_parallel_size > 1 and choice.pods_per_replica > 1:
+        raise PlanError.one(
+            "DataParallelOverNodes",
+            f"{path}.dataParallelSize",
+            f"is {choice.data_parallel_size} over {choice.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
+        )
+    wanted = {
+        "nnodes": (choice.pods_per_replica > 1, f"a replica takes {choice.pods_per_replica} pods"),
+        "data-parallel-size": (choice.data_parallel_size > 1, f"data parallel size {choice.data_parallel_size}"),
+        "enable-expert-parallel": (choice.expert_parallel, "experts spread over the ranks"),
+    }
+    for flag, (needed, why) in wanted.items():
+        if needed and flag not in release.flags:
+            raise PlanError.one(
+                "VersionTooOld",
+                f"{path}.vllmVersion",
+                f"vLLM {release.version} does not have --{flag}, and {why}; {flag_spans().of(flag)} do. Use one of them",
+            )
+
+
 def _fact_warnings(model: Model, path: str) -> tuple[Diagnosis, ...]:
     """Of a model whose facts are the catalog's."""
     return () if model.model_config_json is not None else model_warnings(find_model(model.model or ""), f"{path}.model")
 
 
-def _checkpoint_bytes(architecture: Architecture, model: Model) -> int:
-    """What a pod reads from storage: all weights once."""
-    return sum(weights_bytes_per_rank(architecture, quantization=model.quantization, dtype=model.dtype))
+def _checkpoint_bytes(architecture: Architecture) -> int:
+    """What a pod reads from storage: the checkpoint's files once, in their own form whatever the engine makes of them while it loads."""
+    return sum(weights_bytes_per_rank(architecture, quantization=None, dtype=architecture.dtype))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +203,12 @@ class _Sizer:
     architecture: Architecture
     hardware: PoolHardware
     utilization: float
+    version: str
 
     def estimate(self, max_model_len: int, sizes: ParallelSizes) -> MemoryEstimate:
         model = self.model
         options = EngineOptions(
+            vllm_version=self.version,
             gpu_memory_utilization=self.utilization,
             max_model_len=max_model_len,
             max_num_seqs=model.max_num_seqs,

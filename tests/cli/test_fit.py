@@ -229,7 +229,7 @@ def test_the_default_utilisation_is_that_of_the_version(capsys: pytest.CaptureFi
 
 def test_more_than_the_free_memory_is_not_promised(capsys: pytest.CaptureFixture[str]) -> None:
     status, document = fit(capsys, "--model", "Qwen/Qwen3-8B", "--gpu", "l40s", "--gpu-memory-utilization", "1.0")
-    assert status == 1 and "free at start, so use at most 0.98" in document["reasons"][0]
+    assert status == 1 and "free at start, and above 0.98 nothing is promised; use at most 0.98" in document["reasons"][0]
 
 
 def test_lengths_are_read_as_vllm_reads_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,6 +105,7 @@ DOCUMENTS = {
         models:
           - name: qwen
             nodePool: mi300x
+            vllmVersion: 0.33.0
             modelConfig: {architectures: [Qwen3MoeForCausalLM], model_type: qwen3_moe, num_hidden_layers: 48, hidden_size: 2048, num_attention_heads: 32,
                 num_key_value_heads: 4, head_dim: 128, intermediate_size: 6144, vocab_size: 151936, max_position_embeddings: 40960, torch_dtype: bfloat16,
                 num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768}
@@ -200,6 +201,8 @@ VALUES: dict[str, list[Any]] = {
     "models[].dtype": ["float16"],
     "models[].quantization": ["fp8"],
     "models[].kvCacheDtype": ["fp8"],
+    "models[].vllmVersion": ["0.32.0"],
+    "models[].storage.readBytesPerSecond": [2_000_000_000],
     "models[].image": ["docker.io/vllm/vllm-openai:v0.32.0"],
     "models[].resources.cpu": ["32"],
     "models[].resources.memory": ["80Gi"],

@@ -30,6 +30,8 @@ def decide_binding(
     pod, hidden = proven.candidate.shapes[position], pool.shape.numa_in_guest is False
     if widths.spans(pod) == 1:
         return BindingDecision()
+    if not pod.binds_ranks:
+        return BindingDecision(reasons=("No rank binding: this version of vLLM has no --numa-bind; 0.20.0 and later do.",))
     if proven.proof.bounded and proven.candidate.admits_unaligned:
         reason = (
             "No rank binding: a node with these pods has more states than can be looked at, so that it is not proven which CPUs a pod holds. "
