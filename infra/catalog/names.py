@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from infra.catalog.hub_models import fetched_model
 from infra.catalog.load import accelerators, models, shapes
 from infra.catalog.quantized_builds import marks_of, quantized_build
 from infra.catalog.types import Accelerator, AcceleratorMemory, Model, NodeShape
@@ -170,6 +171,9 @@ def find_model(name: str, path: str = "model") -> Model:
         raise _error(
             path, "AmbiguousModel", f"{name!r} may be any of {', '.join(m.id for m in fitting)}; write it with its organisation."
         )
+    fetched = fetched_model(name.strip())
+    if fetched is not None:
+        return fetched
     build = quantized_build(name.strip("/ "), _models_called)
     if build is not None:
         return build
@@ -179,6 +183,11 @@ def find_model(name: str, path: str = "model") -> Model:
         f"no model of the catalog is called {name!r}.{_near_models(name)} Or take its config.json from the hub (--from-hub), "
         "or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
     )
+
+
+def is_known_model(name: str) -> bool:
+    """Whether the model's own config.json is known: an entry of the catalog, or a file that was fetched from the hub."""
+    return bool(_models_called(name)) or fetched_model(name.strip()) is not None
 
 
 def _models_called(name: str) -> tuple[Model, ...]:
