@@ -10,7 +10,7 @@ from typing import Any
 from infra.catalog.confidence import hardware_warnings
 from infra.catalog.vendors import vendors
 from infra.config.cluster import StackConfig
-from infra.diagnosis import Diagnosis, did_you_mean, in_order
+from infra.diagnosis import Diagnosis, did_you_mean, in_order, shown
 from infra.errors import NumawiseError, PlanError
 from infra.plan.effects import keys_without_effect
 from infra.plan.equal_pools import EqualPools
@@ -188,7 +188,7 @@ def _check_names(config: StackConfig, problems: list[Diagnosis]) -> None:
                 Diagnosis(
                     path=f"models[{index}].nodePool",
                     code="UnknownPool",
-                    message=f"{model.node_pool!r} is no pool of this stack.{did_you_mean(model.node_pool, pools) or ' Pools: ' + ', '.join(pools) + '.'}",
+                    message=f"{shown(model.node_pool)} is no pool of this stack.{did_you_mean(model.node_pool, pools) or ' Pools: ' + ', '.join(pools) + '.'}",
                 )
             )
 
