@@ -184,12 +184,8 @@ def find_model(name: str, path: str = "model") -> Model:
     raise _error(
         path,
         "UnknownModel",
-<<<<<<< HEAD
-        f"no model of the catalog is called {name!r}.{_near_models(name)} Or take its config.json from the hub (--from-hub), "
+        f"no model of the catalog is called {shown(name)}.{_near_models(name)} Or take its config.json from the hub (--from-hub), "
         "or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
-=======
-        f"no model of the catalog is called {shown(name)}.{near} Or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
->>>>>>> main
     )
 
 

@@ -116,7 +116,7 @@ def read_request(args: argparse.Namespace) -> FitRequest:
         problems += _size_problems(architecture, sizes, options.quantization)
     if architecture is not None and accelerator is not None and options.block_size:
         refusal = block_size_refusal(architecture, accelerator, options.block_size)
-        problems += [_invalid("--block-size", refusal)] if refusal else []
+        problems += [_invalid("--block-size", refusal.sentence)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
     warnings = [*accelerator_warnings(accelerator, "--gpu")]
@@ -317,6 +317,6 @@ def _size_problems(architecture: Architecture, sizes: ParallelSizes, quantizatio
         refusals += [("--enable-expert-parallel", refusal)] if refusal else []
     remedy = f" Valid tensor parallel sizes: {', '.join(map(str, valid))}."
     return [
-        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.message + (remedy if option == "--tp" else ""))
+        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.sentence + (remedy if option == "--tp" else ""))
         for option, refusal in refusals
     ]

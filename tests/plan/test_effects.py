@@ -72,6 +72,7 @@ DOCUMENTS = {
             kvCacheDtype: auto
             image: docker.io/vllm/vllm-openai:v0.33.0
             resources: {cpu: "16", memory: 64Gi}
+            credentials: {existingSecret: vllm-keys}
             sharedMemory: 8Gi
             storage: {existingClaim: models, mountPath: /models, modelPath: llama}
             podAntiAffinity: required
@@ -208,6 +209,7 @@ VALUES: dict[str, list[Any]] = {
     "models[].resources.memory": ["80Gi"],
     "models[].sharedMemory": ["9Gi"],
     "models[].storage.existingClaim": ["other"],
+    "models[].credentials.existingSecret": ["other"],
     "models[].storage.mountPath": ["/other"],
     "models[].storage.modelPath": ["other"],
     "models[].initContainers": [[]],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.diagnosis import Diagnosis
 from infra.kubelet.configuration.fields import FIELDS, RESTRICTING_PLATFORMS
+from infra.offers import LEFT_OUT, POOL, Offer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,9 @@ class PlatformFields:
             Diagnosis(
                 f"{path}.{name}",
                 "NotOnPlatform",
-                f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}. Leave it out, or run the pool on "
-                "nodes whose kubelet configuration is yours (platform existing, kubeadm, eks, rke2, ...).",
+                f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}",
+                offers=(Offer.of("leave it out", (f"{POOL}.kubelet.{name}", LEFT_OUT)),),
+                remedy="Or run the pool on nodes whose kubelet configuration is yours (platform existing, kubeadm, eks, rke2, ...).",
             )
             for name in user
             if name in self.unavailable

@@ -74,7 +74,7 @@ def _memory_reasons(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[str 
 def _why_memory_is_not_pinned(pool: GpuPool, proven: ProvenConfiguration) -> str | Message:
     if pool.reservations.memory_bytes is None:
         return "memoryManagerPolicy None: the memory threshold of evictionHard is a percentage, and Static would need its bytes."
-    static = next((failure for failure in proven.dropped if failure.memory_policy == "Static"), None)
+    static = next((failure for failure in reversed(proven.dropped) if failure.memory_policy == "Static"), None)
     if static is None:
         return f"memoryManagerPolicy None: Static has no use here, or cannot be had on {pool.shape.id}."
     without = " Without it pods may allocate on all NUMA nodes, and ranks are bound to theirs."

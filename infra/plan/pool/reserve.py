@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.catalog.types import NodeShape
 from infra.diagnosis import Diagnosis
+from infra.offers import LEFT_OUT, POOL, Offer
 from infra.plan.model.kubelet import KubeletPlan, default_of
 from infra.plan.pool.memory_split import mebibytes
 from infra.units import MIB, format_bytes, format_cpu_list, parse_bytes, parse_cpu_list, parse_quantity
@@ -166,7 +167,7 @@ def _reserved_system_cpus(text: str, shape: NodeShape, where: str) -> _Part:
     try:
         reserved = set(parse_cpu_list(text))
     except ValueError as error:
-        return replace(part, problems=(Diagnosis(where, "WrongCpuList", f"{error}."),))
+        return replace(part, problems=(Diagnosis(where, "WrongCpuList", f"{error}.", offers=(_leave_out("reservedSystemCPUs"),)),))
     outside = sorted(reserved - all_cpus)
     if outside:
         ids = ", ".join(map(str, outside[:_MOST_CPUS_TOLD])) + (", ..." if len(outside) > _MOST_CPUS_TOLD else "")
@@ -174,12 +175,14 @@ def _reserved_system_cpus(text: str, shape: NodeShape, where: str) -> _Part:
             where,
             "CpusOutsideMachine",
             f"{text} names {len(outside)} CPUs that {shape.id} does not have ({ids}); its {len(all_cpus)} CPUs are {format_cpu_list(all_cpus)}.",
+            offers=(_leave_out("reservedSystemCPUs"),),
         )
         return replace(part, problems=(problem,))
     if reserved == all_cpus:
         example = format_cpu_list(cpu for core in reserved_cores(shape) for cpu in core)
-        text = f"reserves all {len(all_cpus)} CPUs of {shape.id}; leave some for pods, for example {example}."
-        return replace(part, problems=(Diagnosis(where, "NoCpusLeft", text),))
+        text = f"reserves all {len(all_cpus)} CPUs of {shape.id}, and leaves none for pods"
+        offer = Offer.of(f"reserve {example}", (f"{POOL}.kubelet.reservedSystemCPUs", example))
+        return replace(part, problems=(Diagnosis(where, "NoCpusLeft", text, offers=(offer,)),))
     split = [
         core
         for node in shape.numa_nodes
@@ -193,6 +196,10 @@ def _reserved_system_cpus(text: str, shape: NodeShape, where: str) -> _Part:
         "such a core while full-pcpus-only is on."
     )
     return replace(part, reasons=(reason,))
+
+
+def _leave_out(field: str) -> Offer:
+    return Offer.of(f"leave {field} out, and the plan reserves a core of each NUMA node", (f"{POOL}.kubelet.{field}", LEFT_OUT))
 
 
 def _all_cpus(shape: NodeShape) -> set[int]:

@@ -24,7 +24,7 @@ def problems(*args, **fields) -> dict[str, str]:
         decide(*args, **fields)
     found = raised.value.problems
     assert list(found) == sorted(found)
-    return {problem.path: problem.message for problem in found}
+    return {problem.path: problem.sentence for problem in found}
 
 
 def reserved(decision: PoolDecision) -> dict[int, int]:
@@ -81,21 +81,21 @@ def test_given_cpus_of_one_numa_node_leave_half_of_the_ranks_unbound_and_say_so(
     assert decision.pods[0].binding is None
     assert "RanksNotBound" in codes(decision)
     (warning,) = [warning for warning in decision.warnings if warning.code == "RanksNotBound"]
-    assert "32 on NUMA node 0" in warning.message and "116 CPUs or more" in warning.message
+    assert "32 on NUMA node 0" in warning.message and "Ask for 116 CPUs" in warning.sentence
 
 
 def test_single_numa_node_with_eight_gpus_is_refused_with_both_numbers():
     found = problems(node_shape(), pod_shape(gpus=8, cpu=None, memory=None), kubelet={"topologyManagerPolicy": "single-numa-node"})
     message = found["models[0].tensorParallelSize"]
     assert message.startswith(
-        "8 GPUs need 2 NUMA nodes of dgx-h100 (4 each); single-numa-node admits 1. Use 4, or topologyManagerPolicy restricted with more than 112 CPUs"
+        "8 GPUs need 2 NUMA nodes of dgx-h100 (4 each); single-numa-node admits 1. Use 4, or write topologyManagerPolicy: restricted."
     )
 
 
 def test_restricted_needs_as_many_numa_nodes_for_cpus_as_for_gpus():
     found = problems(node_shape(), pod_shape(gpus=8, cpu=32), kubelet={"topologyManagerPolicy": "restricted"})
     assert "8 GPUs need 2, 32 CPUs need 1" in found["models[0].resources.cpu"]
-    assert "more than 112 CPUs" in found["models[0].resources.cpu"]
+    assert "Ask for 116 CPUs" in found["models[0].resources.cpu"]
 
 
 def test_restricted_with_pinned_memory_hangs_on_memory_that_the_catalog_does_not_promise():
@@ -147,7 +147,7 @@ def test_an_eviction_map_keeps_the_signals_that_it_leaves_out():
 def test_a_percentage_and_pinned_memory_do_not_go_together():
     percent = {"evictionHard": {"memory.available": "5%"}}
     found = problems(node_shape(), pod_shape(), kubelet={**percent, "memoryManagerPolicy": "Static"})
-    assert "give a quantity" in found["nodePools[0].kubelet.evictionHard.memory.available"]
+    assert "Write 100Mi." in found["nodePools[0].kubelet.evictionHard.memory.available"]
     assert (
         decide(node_shape(), pod_shape(), kubelet={**percent, "memoryManagerPolicy": "None"}).kubelet.fields["evictionHard"][
             "memory.available"
@@ -310,7 +310,7 @@ def test_three_of_four_gpus_strand_the_fourth():
 
 def test_a_pool_that_is_too_small_says_how_many_nodes_it_takes():
     found = problems(node_shape(), pod_shape(copies=3), nodes=2)
-    assert "at least 3 nodes" in found["models[0].replicas"]
+    assert "give the pool 3 nodes" in found["models[0].replicas"]
 
 
 def test_a_pod_that_is_too_large_says_what_a_node_has():
@@ -458,7 +458,7 @@ def test_half_cores_that_the_user_reserves_are_warned_of():
     decision = decide(node_shape(), pod_shape(), kubelet={"reservedSystemCPUs": "0,56"})
     (warning,) = decision.warnings
     assert (warning.code, warning.path) == ("HalfReservedCores", "nodePools[0].kubelet.reservedSystemCPUs")
-    assert "Reserve whole cores: 0,56,112,168" in warning.message
+    assert "Reserve whole cores: 0,56,112,168" in warning.sentence
 
 
 def test_half_cores_and_distribution_never_meet_whole_cores_only():
@@ -512,7 +512,7 @@ def test_best_effort_with_pinned_memory_can_still_refuse():
         shape, pod, co_tenants=(cache,), kubelet={"topologyManagerPolicy": "best-effort", "memoryManagerPolicy": "Static"}
     )
     assert any(
-        "UnexpectedAdmissionError" in message and "memoryManagerPolicy None admits all pods" in message
+        "UnexpectedAdmissionError" in message and "memoryManagerPolicy: None, which admits all pods" in message
         for message in found.values()
     )
     assert decide(shape, pod, co_tenants=(cache,), kubelet={"topologyManagerPolicy": "best-effort", "memoryManagerPolicy": "None"})

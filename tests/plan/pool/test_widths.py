@@ -70,7 +70,6 @@ def widths(**fields):
             Conflict(
                 "tensorParallelSize",
                 "5 GPUs need 2 NUMA nodes of dgx-h100 (4 each); single-numa-node admits 1",
-                "Use 4, or topologyManagerPolicy restricted with more than 112 CPUs for the pod",
             ),
         ),
         (
@@ -79,7 +78,6 @@ def widths(**fields):
             Conflict(
                 "resources.cpu",
                 "113 CPUs need 2 NUMA nodes of dgx-h100 (112 each); single-numa-node admits 1",
-                "Use fewer than 112, less what the node keeps for itself, or another topologyManagerPolicy",
             ),
         ),
         ("restricted", pod_shape(gpus=8, cpu=113), None),
@@ -91,17 +89,15 @@ def widths(**fields):
                 "resources.cpu",
                 "restricted admits a pod of dgx-h100 only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; "
                 "here 8 GPUs need 2, 112 CPUs need 1",
-                "Ask for more than 112 CPUs",
             ),
         ),
         (
             "restricted",
             pod_shape(gpus=4, cpu=113),
             Conflict(
-                "tensorParallelSize",
+                "resources.cpu",
                 "restricted admits a pod of dgx-h100 only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; "
                 "here 4 GPUs need 1, 113 CPUs need 2",
-                "Ask for at most 112 CPUs",
             ),
         ),
     ],
@@ -140,7 +136,7 @@ def test_pinned_memory_counts_at_the_catalogs_lower_bound(policy, pod, field, wo
 def test_the_remedy_names_every_resource_that_is_too_narrow():
     conflict = widths(reserved_memory={}).conflict("restricted", pod_shape(gpus=8, cpu=4, memory="8Gi"))
     assert conflict is not None
-    assert conflict.remedy == "Ask for more than 112 CPUs and set memoryManagerPolicy to None"
+    assert conflict.offers[0].words == "ask for 116 CPUs and write memoryManagerPolicy: None"
 
 
 def test_unequal_numa_nodes_are_told_by_the_largest():
