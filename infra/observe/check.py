@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import CheckError
 from infra.observe.kubelet_difference import kubelet_differences
+from infra.observe.kubelet_drop_in import remedy
 from infra.observe.leader_worker_sets import check_group_controller
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin
 from infra.observe.node_fit import daemon_runs_on
@@ -134,13 +135,13 @@ def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, owne
                 f"the configuration of {node.name}'s kubelet could not be read ({node.kubelet_unreadable}); admission is not proven there",
             )
         return
-    differences = kubelet_differences(pool.kubelet.fields, node.kubelet)
+    differences = kubelet_differences(pool.kubelet.drop_in, node.kubelet)
     if differences:
+        advice = remedy(pool, node, path.split(".")[0], plan.kubernetes_version)
         yield Diagnosis(
             path,
             "KubeletDiffers",
-            f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. Write the drop-in that "
-            f"`python -m infra render` puts into kubelet/90-numawise-{pool.name}.conf to the node (drained, kubelet stopped, cpu_manager_state and memory_manager_state removed), then start it",
+            f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. {advice}",
         )
 
 

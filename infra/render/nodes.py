@@ -118,11 +118,11 @@ def label_commands(plan: ClusterPlan) -> str:
 
 
 def kubelet_drop_in(pool: PoolPlan) -> str:
-    """The pool's KubeletConfiguration drop-in. Every list stands in full: a drop-in's list replaces the base file's."""
+    """The pool's KubeletConfiguration drop-in, as it has to stand beside any base file. Every list stands in full: a drop-in's list replaces the base file's."""
     document: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        **pool.kubelet.fields,
+        **pool.kubelet.drop_in,
     }
     return yaml.safe_dump(_plain(document), sort_keys=True, default_flow_style=False)
 

@@ -17,6 +17,7 @@ from infra.plan.model import ClusterPlan, CoTenantPlan, TaintPlan
 from infra.render import labels
 from infra.units import GIB
 from tests.support.builders import changed, cluster_plan, pool_plan
+from tests.support.golden import plan_of
 
 MINE = labels.owner("local")
 OWNERSHIP = Ownership(labels=MINE, node_annotation=(labels.FIELD_MANAGER, labels.field_manager("local")))
@@ -420,6 +421,51 @@ def test_problems_come_sorted_and_warnings_only_where_nothing_is_wrong() -> None
 )
 def test_each_difference_is_told_with_both_values(planned: dict[str, Any], running: dict[str, Any], said: tuple[str, ...]) -> None:
     assert kubelet_differences(planned, running) == said
+
+
+# A drop-in is advised only where the kubelet starts with it
+
+
+def of_the_first_node(plan: ClusterPlan, seen: ClusterObservation) -> str:
+    with pytest.raises(CheckError) as caught:
+        check(plan, seen, OWNERSHIP)
+    found = {problem.path: problem.message for problem in caught.value.problems if problem.code == "KubeletDiffers"}
+    return found["nodePools[0].nodeNames[0]"]
+
+
+def advised(plan: ClusterPlan, **running: Any) -> str:
+    seen = with_node(plan, "gpu-a", kubelet={**plan.node_pools[0].kubelet.fields, "topologyManagerPolicy": "none", **running})
+    return of_the_first_node(plan, seen)
+
+
+def test_a_node_whose_base_names_cgroups_is_mended_by_the_drop_in() -> None:
+    plan = plan_of("local")
+    running = {name: value for name, value in plan.node_pools[0].kubelet.fields.items() if name != "reservedSystemCPUs"}
+    seen = with_node(plan, "gpu-a", kubelet={**running, "systemReservedCgroup": "/system", "kubeReservedCgroup": "/runtime"})
+    message = of_the_first_node(plan, seen)
+    assert "systemReservedCgroup is /system, planned empty" in message
+    assert message.endswith("removed), then start it")
+
+
+@pytest.mark.parametrize(
+    ("running", "said"),
+    [
+        ({"cpuManagerPolicyOptions": {"align-by-socket": "true"}}, "align-by-socket"),
+        ({"cgroupsPerQOS": False}, "cgroupsPerQOS"),
+        ({"featureGates": {"NoSuchGate": True}}, "NoSuchGate"),
+        ({"memorySwap": {"swapBehavior": "Wrong"}}, "swapBehavior"),
+    ],
+)
+def test_a_drop_in_with_which_the_kubelet_would_not_start_is_not_advised(running: dict[str, Any], said: str) -> None:
+    message = advised(plan_of("local"), **running)
+    assert "The drop-in alone does not do it" in message and said in message
+    assert "nodePools[0].kubelet" in message
+    assert "Write the drop-in" not in message
+
+
+def test_an_option_that_a_drop_in_leaves_there_has_to_be_taken_out() -> None:
+    message = advised(plan_of("local"), cpuManagerPolicyOptions={"prefer-align-cpus-by-uncorecache": "true"})
+    assert "take out of its own configuration file" in message and "prefer-align-cpus-by-uncorecache" in message
 
 
 @pytest.mark.parametrize(

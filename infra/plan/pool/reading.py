@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.catalog.machine import missing_facts
+from infra.catalog.platforms import base_of
 from infra.diagnosis import Diagnosis
 from infra.offers import LEFT_OUT, MODEL, POOL, Offer
 from infra.plan.model.kubelet import KubeletPlan
@@ -38,7 +39,10 @@ def read_pool(requirements: PoolRequirements) -> ReadPool:
     if problems:
         return ReadPool(pool=None, problems=problems)
     ineffective = "reservedMemory" in fields and fields.get("memoryManagerPolicy") == "None"
-    user = KubeletPlan(fields={name: value for name, value in fields.items() if name != "reservedMemory" or not ineffective})
+    user = KubeletPlan(
+        fields={name: value for name, value in fields.items() if name != "reservedMemory" or not ineffective},
+        base=base_of(requirements.platform),
+    )
     reservations, problems = _reserve(requirements, platform, user)
     if problems:
         return ReadPool(pool=None, problems=problems)
@@ -51,6 +55,7 @@ def read_pool(requirements: PoolRequirements) -> ReadPool:
         pods=requirements.pods,
         co_tenants=requirements.co_tenants,
         resource_name=requirements.resource_name,
+        platform=requirements.platform,
         unavailable=platform.unavailable,
     )
     return ReadPool(pool=pool, warnings=(_WITHOUT_EFFECT,) if ineffective else ())
@@ -68,6 +73,7 @@ def _read_fields(requirements: PoolRequirements, platform: PlatformFields) -> tu
     fields, problems = read_user_fields(requirements.user_kubelet, _KUBELET)
     problems += missing_facts(shape, "topology" if shape.id == "inline" else "nodeShape")
     problems += platform.problems(fields, _KUBELET)
+    fields = {name: value for name, value in fields.items() if not platform.has_anyway(name, value)}
     return fields, (*map(Finding.below_pool, problems), *_not_guaranteed(requirements))
 
 

@@ -85,7 +85,7 @@ def reserve(
 
 def _amounts(user: KubeletPlan, path: str, platform_millicpu: int | None) -> _Part:
     """kubeReserved and systemReserved."""
-    fields: dict[str, dict[str, Any]] = {name: dict(user.value_of(name) or {}) for name in _AMOUNTS}
+    fields: dict[str, dict[str, Any]] = {name: dict(user.fields.get(name) or {}) for name in _AMOUNTS}
     problems: list[Diagnosis] = []
     for name, values in fields.items():
         for resource, value in values.items():
@@ -111,7 +111,7 @@ def _amounts(user: KubeletPlan, path: str, platform_millicpu: int | None) -> _Pa
 
 def _eviction(user: KubeletPlan, path: str) -> tuple[_Part, Summand | None]:
     """evictionHard, and its share of the memory reservation; None where that is a percentage or no quantity."""
-    defaults, given = default_of("evictionHard"), user.fields.get("evictionHard") or {}
+    defaults, given = _thresholds_there(user), user.fields.get("evictionHard") or {}
     fields = {"evictionHard": {**defaults, **given}}
     added = [signal for signal in defaults if signal not in given]
     reasons: tuple[str, ...] = ()
@@ -135,11 +135,16 @@ def _eviction(user: KubeletPlan, path: str) -> tuple[_Part, Summand | None]:
     return part, Summand("evictionHard", value_bytes, "" if "memory.available" in given else "default")
 
 
+def _thresholds_there(user: KubeletPlan) -> Mapping[str, str]:
+    """The kubelet's default thresholds, and over them those of the nodes' own file."""
+    return {**default_of("evictionHard"), **user.base.get("evictionHard", {})}
+
+
 def _cpus(user: KubeletPlan, shape: NodeShape, path: str) -> _Part:
     """reservedSystemCPUs, unless kubeReserved or systemReserved name CPUs."""
-    if user.value_of("reservedSystemCPUs"):
-        return _reserved_system_cpus(user.value_of("reservedSystemCPUs"), shape, f"{path}.reservedSystemCPUs")
-    amounts = [values["cpu"] for values in (user.value_of(name) or {} for name in _AMOUNTS) if "cpu" in values]
+    if user.fields.get("reservedSystemCPUs"):
+        return _reserved_system_cpus(user.fields["reservedSystemCPUs"], shape, f"{path}.reservedSystemCPUs")
+    amounts = [values["cpu"] for values in (user.fields.get(name) or {} for name in _AMOUNTS) if "cpu" in values]
     if amounts:
         return _Part(fields={}, reasons=_amounts_of_cpus(amounts))
     cores = reserved_cores(shape)

@@ -11,7 +11,7 @@ from infra.catalog.types import NodeShape
 from infra.offers import LEFT_OUT, MODEL, POOL, Offer
 from infra.plan.pod_resources import cpu_offer, memory_offer
 from infra.plan.pod_shape import PodShape
-from infra.plan.pool.machine import Widths, cpu_widths, gpu_widths, memory_widths
+from infra.plan.pool.machine import MOST_MEMORY, Widths, cpu_widths, gpu_widths, memory_widths
 from infra.units import format_gib
 
 GPUS_FIELD = "tensorParallelSize"  # below a model: what an error about the number of GPUs points at
@@ -56,7 +56,8 @@ class NodeWidths:
     shape: NodeShape
     gpus: Widths
     cpus: Widths
-    memory: Widths | None  # None without the Static memory manager
+    memory: Widths | None  # of the stated memory; None without the Static memory manager
+    most_memory: Widths | None  # with all that the shape may stand for
     pins_cpus: bool
 
     @classmethod
@@ -66,6 +67,7 @@ class NodeWidths:
             gpus=gpu_widths(shape),
             cpus=cpu_widths(shape),
             memory=None if reserved_memory is None else memory_widths(shape, reserved_memory),
+            most_memory=None if reserved_memory is None else memory_widths(shape, reserved_memory, MOST_MEMORY),
             pins_cpus=pins_cpus,
         )
 
@@ -146,7 +148,9 @@ class NodeWidths:
 
     def _not_equal(self, needs: list[tuple[str, int, int]]) -> Conflict | None:
         counted = [(name, request, width) for name, request, width in needs if width]
-        by_memory = [width for name, _, width in counted if name == "memory" and width > 1]
+        by_memory = [
+            (request, width) for name, request, width in counted if name == "memory" and self._most(request) not in (0, width)
+        ]
         widths = {width for _, _, width in counted}
         if len(widths) <= 1 and not by_memory:
             return None
@@ -157,8 +161,8 @@ class NodeWidths:
         if len(widths) <= 1:
             return Conflict(
                 "resources.memory",
-                f"restricted would admit the pod only as long as its memory needs {most} NUMA nodes, and the catalog's memory is a lower bound: "
-                "on a machine with more it would be refused",
+                f"restricted admits the pod only on some of the machines that {self.shape.id} stands for: {format_gib(by_memory[0][0])} of memory need "
+                f"{most} NUMA nodes with the memory that is stated, and {self._most(by_memory[0][0])} with the 5 % more that may be there",
                 UNPINNED,
             )
         narrow = [name for name, _, width in counted if width < most]
@@ -180,6 +184,9 @@ class NodeWidths:
             f"restricted admits a pod of {self.shape.id} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
             (*combined, *policy_offers("best-effort")),
         )
+
+    def _most(self, request: int) -> int:
+        return 0 if self.most_memory is None else self.most_memory.nodes_of(request)
 
     def fewer_cpus(self, most: int) -> tuple[Offer, ...]:
         """Whole cores below a number of CPUs: what the node keeps for itself comes off."""

@@ -100,8 +100,18 @@ def test_restricted_needs_as_many_numa_nodes_for_cpus_as_for_gpus():
 
 def test_restricted_with_pinned_memory_hangs_on_memory_that_the_catalog_does_not_promise():
     settings = {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"}
-    found = problems(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=120, memory="1200Gi"), kubelet=settings)
-    assert "lower bound" in found["models[0].resources.memory"]
+    found = problems(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=120, memory="1050Gi"), kubelet=settings)
+    assert (
+        "1050.0 GiB of memory need 2 NUMA nodes with the memory that is stated, and 1 with the 5 % more"
+        in found["models[0].resources.memory"]
+    )
+
+
+@pytest.mark.parametrize(("memory", "pod"), [("1Ti", "1200Gi"), ("512Gi", "700Gi"), ("512Gi", "540Gi")])
+def test_memory_that_needs_two_numa_nodes_at_both_ends_of_its_range_is_admitted(memory, pod):
+    settings = {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"}
+    decision = decide(node_shape(memory=memory), pod_shape(gpus=8, cpu=120, memory=pod), kubelet=settings)
+    assert [slot.memory_numa for group in decision.pods[0].slots for slot in group.slots] == [(0, 1)]
 
 
 # Reservations
@@ -436,6 +446,35 @@ def test_a_managed_platform_gets_only_its_own_fields(platform, fields):
     assert decision.kubelet.fields == fields
     assert "ReservationsOfPlatform" in codes(decision)
     assert decision.allocatable_cpu == 223
+
+
+@pytest.mark.parametrize(
+    ("platform", "written_out"),
+    [
+        ("aks", {"memoryManagerPolicy": "None"}),
+        ("aks", {"topologyManagerScope": "container", "reservedMemory": [], "cpuManagerPolicyOptions": {}}),
+        ("aks", {"evictionHard": {"memory.available": "100Mi"}, "enforceNodeAllocatable": ["pods"]}),
+        ("gke", {"reservedSystemCPUs": "", "evictionHard": {"nodefs.available": "10%"}}),
+    ],
+)
+def test_what_a_platform_has_anyway_may_be_written_out(platform, written_out):
+    written = decide(node_shape(), pod_shape(), platform=platform, kubelet=written_out)
+    assert written == decide(node_shape(), pod_shape(), platform=platform)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("memoryManagerPolicy", "Static"),
+        ("topologyManagerScope", "pod"),
+        ("evictionHard", {"memory.available": "750Mi"}),
+        ("kubeReserved", {}),
+        ("enforceNodeAllocatable", ["none"]),
+    ],
+)
+def test_another_value_than_the_platforms_own_is_refused(field, value):
+    found = problems(node_shape(), pod_shape(), platform="aks", kubelet={field: value})
+    assert list(found) == [f"nodePools[0].kubelet.{field}"]
 
 
 def test_karpenter_and_eks_take_a_whole_configuration():

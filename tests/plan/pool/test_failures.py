@@ -100,7 +100,7 @@ def test_a_refusal_tells_the_order_and_the_numbers_of_an_empty_node():
         "nodePools[0].kubelet.topologyManagerPolicy": (
             "TopologyAffinityError",
             "restricted does not admit 1 pod of m0 (4 GPUs) and 4 pods of m1 (1 GPU each) in every order on one node of dgx-h100 with the memory "
-            "that the catalog promises: after start of m0 (NUMA node 0), start of m1 (NUMA node 1), end of m0 (NUMA node 0), start of m1 (NUMA node 0) "
+            "that its shape states: after start of m0 (NUMA node 0), start of m1 (NUMA node 1), end of m0 (NUMA node 0), start of m1 (NUMA node 0) "
             "the kubelet refuses a pod of m0 (TopologyAffinityError: Resources cannot be allocated with Topology locality). "
             "On an empty node NUMA node 0 has 4 GPUs, 110 CPUs, 1005.7 GiB (1295Mi reserved); NUMA node 1 has 4 GPUs, 110 CPUs, 1005.7 GiB "
             "(1294Mi reserved); the pod needs 4 GPUs, 16 CPUs and 64.0 GiB. Write topologyManagerPolicy: best-effort, which admits all pods in every order. "

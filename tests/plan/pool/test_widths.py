@@ -49,9 +49,9 @@ def test_much_memory_on_a_single_node_is_tried_where_nodes_are_few(numa_nodes, v
     assert len(memory_variants(node_shape(numa_nodes=numa_nodes, cpus=4, gpus=1), pinned=True)) == variants
 
 
-def test_much_more_memory_is_enough_for_any_pod_on_one_node():
+def test_most_memory_is_5_percent_above_what_is_stated():
     (_, more) = memory_variants(node_shape(), pinned=False)[0]
-    assert set(more.values()) == {64}
+    assert {float(factor) for factor in more.values()} == {1.05}
 
 
 def widths(**fields):
@@ -122,7 +122,7 @@ def test_cpus_that_are_not_pinned_have_no_width():
             "1007.0 GiB of memory need 2 NUMA nodes of dgx-h100 (1006.0 GiB at most on one)",
         ),
         ("restricted", pod_shape(gpus=8, cpu=120, memory="1006Gi"), "resources.memory", "here 8 GPUs need 2, 120 CPUs need 2, 1006.0 GiB need 1"),
-        ("restricted", pod_shape(gpus=8, cpu=120, memory="1007Gi"), "resources.memory", "as long as its memory needs 2 NUMA nodes"),
+        ("restricted", pod_shape(gpus=8, cpu=120, memory="1007Gi"), "resources.memory", "1007.0 GiB of memory need 2 NUMA nodes with the memory that is stated, and 1 with"),
         ("restricted", pod_shape(gpus=8, cpu=4, memory="8Gi"), "resources.cpu", "here 8 GPUs need 2, 4 CPUs need 1, 8.0 GiB need 1"),
         ("restricted", pod_shape(gpus=4, cpu=4, memory="8Gi"), None, ""),
     ],
