@@ -31,9 +31,10 @@ LAYERS: dict[str, set[str]] = {
     "render": {"config", "catalog", "kubelet", "plan", "agents"},
     "outputs": {"catalog"},
     "verify": {"agents", "config", "catalog", "kubelet", "plan", "observe", "render", "outputs"},
+    "hub": {"catalog"},
     "installation": {"catalog", "config", "observe"},
     "report": {"plan", "outputs", "verify", "installation"},
-    "cli": {"config", "catalog", "kubelet", "plan", "observe", "render", "outputs", "verify", "installation", "report"},
+    "cli": {"config", "catalog", "kubelet", "plan", "observe", "render", "outputs", "verify", "hub", "installation", "report"},
 }
 BASE = {"diagnosis", "errors", "kinds", "offers", "units"}
 MOST_PARAMETERS = 10
