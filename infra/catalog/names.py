@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from infra.catalog.load import accelerators, models, shapes
 from infra.catalog.types import Accelerator, AcceleratorMemory, Model, NodeShape
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
 
 _NOISE = frozenset({"nvidia", "amd", "instinct", "gpu", "tesla", "oam", "radeon", "accelerator", "card"})
@@ -24,19 +24,19 @@ def find_accelerator(name: str, path: str = "sku") -> Accelerator:
         return found
     if found:
         candidates = ", ".join(f"{item.id} ({item.driver_name})" for item in found)
-        raise _error(path, "AmbiguousAccelerator", f"{name!r} may be any of {candidates}; write one of these ids.")
+        raise _error(path, "AmbiguousAccelerator", f"{shown(name)} may be any of {candidates}; write one of these ids.")
     shared = re.match(r"(.+?)-(?:MIG-.+|SHARED)$", name.strip(), re.IGNORECASE)
     if shared is not None and isinstance(_accelerator(shared[1]), Accelerator):
         raise _error(
             path,
             "SharedDevice",
-            f"{name!r} is the node label of a MIG slice or of a time-sliced device; the plan places whole devices. Write {shared[1]!r}, and turn sharing off there.",
+            f"{shown(name)} is the node label of a MIG slice or of a time-sliced device; the plan places whole devices. Write {shown(shared[1])}, and turn sharing off there.",
         )
     near = did_you_mean(name, _accelerator_names())
     raise _error(
         path,
         "UnknownAccelerator",
-        f"no accelerator is called {name!r}.{near} Known: {', '.join(accelerators())}.",
+        f"no accelerator is called {shown(name)}.{near} Known: {', '.join(accelerators())}.",
     )
 
 
@@ -145,12 +145,14 @@ def find_shape(name: str, path: str = "nodeShape") -> NodeShape:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise _error(path, "AmbiguousShape", f"{name!r} may be any of {', '.join(s.id for s in fitting)}; write one of these ids.")
+        raise _error(
+            path, "AmbiguousShape", f"{shown(name)} may be any of {', '.join(s.id for s in fitting)}; write one of these ids."
+        )
     near = did_you_mean(name, [text for shape in known.values() for text in (shape.id, *shape.aliases)])
     raise _error(
         path,
         "UnknownShape",
-        f"no node shape is called {name!r}.{near} Or give the machine's facts inline as `topology:` (sku, threadsPerCore, numaNodes).",
+        f"no node shape is called {shown(name)}.{near} Or give the machine's facts inline as `topology:` (sku, threadsPerCore, numaNodes).",
     )
 
 
@@ -168,13 +170,15 @@ def find_model(name: str, path: str = "model") -> Model:
         return fitting[0]
     if fitting:
         raise _error(
-            path, "AmbiguousModel", f"{name!r} may be any of {', '.join(m.id for m in fitting)}; write it with its organisation."
+            path,
+            "AmbiguousModel",
+            f"{shown(name)} may be any of {', '.join(m.id for m in fitting)}; write it with its organisation.",
         )
     near = did_you_mean(name, models()) or did_you_mean(name.rpartition("/")[2], [m.rpartition("/")[2] for m in models()])
     raise _error(
         path,
         "UnknownModel",
-        f"no model of the catalog is called {name!r}.{near} Or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
+        f"no model of the catalog is called {shown(name)}.{near} Or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
     )
 
 

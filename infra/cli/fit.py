@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from infra.catalog.confidence import accelerator_warnings, model_warnings
 from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric, Vendor
-from infra.diagnosis import Diagnosis
+from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError, NumawiseError, PlanError
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
@@ -193,7 +193,7 @@ def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
     except ValueError:
         value = 0.0
     if not 1 <= value < _MOST or value != int(value):  # also what is no number, and infinity
-        problems.append(_invalid(option, f"is {text!r}; a whole number of at least 1 is expected."))
+        problems.append(_invalid(option, f"is {shown(text)}; a whole number of at least 1 is expected."))
         return None
     return int(value)
 
@@ -204,7 +204,7 @@ def _number(text: str, option: str, problems: list[Diagnosis]) -> float | None:
     except ValueError:
         value = float("nan")
     if not isfinite(value):
-        problems.append(_invalid(option, f"is {text!r}; a number is expected."))
+        problems.append(_invalid(option, f"is {shown(text)}; a number is expected."))
         return None
     return value
 

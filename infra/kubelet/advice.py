@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.kubelet.admission.node import Node, start_node
 from infra.kubelet.admission.reservation import EVICTION_SIGNALS
 from infra.kubelet.configuration.decode import Configuration, load
@@ -52,8 +52,8 @@ def suggest_field(name: str) -> str:
     if flag is None:
         return did_you_mean(name, FIELDS)
     if flag.name == name.lstrip("-").replace("_", "-"):
-        return f" --{flag.name} is a flag; the field is {flag.field!r}."
-    return f" Did you mean {flag.field!r}?"
+        return f" --{flag.name} is a flag; the field is {shown(flag.field)}."
+    return f" Did you mean {shown(flag.field)}?"
 
 
 def _ignored_fields(c: Configuration) -> Iterator[Diagnosis]:

@@ -10,7 +10,7 @@ from typing import Any
 from infra.catalog.confidence import hardware_warnings
 from infra.catalog.vendors import vendors
 from infra.config.cluster import StackConfig
-from infra.diagnosis import Diagnosis, did_you_mean, in_order
+from infra.diagnosis import Diagnosis, did_you_mean, in_order, shown
 from infra.errors import NumawiseError, PlanError
 from infra.plan.effects import keys_without_effect
 from infra.plan.equal_pools import EqualPools
@@ -42,6 +42,7 @@ from infra.plan.model import (
 from infra.plan.pool.decision import PodDecision, PoolDecision
 from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
+from infra.plan.service_names import NamedModel, service_name_problems
 from infra.plan.sizing import EqualModels, SizedModel
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
@@ -97,6 +98,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
             pools.append(_pool_plan(hardware[pool.name], decision, mirror=config.images.mirror))
             decided = zip(mine.items(), decision.pods, strict=True)
             models |= {number: _model_plan(config, size, pod) for (number, size), pod in decided}
+    problems += service_name_problems(_named(config, sized))
     if problems:
         raise PlanError(problems)
     return ClusterPlan(
@@ -113,6 +115,20 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
         node_pools=tuple(pools),
         models=tuple(models[number] for number in sorted(models)),
         warnings=in_order(warnings),
+    )
+
+
+def _named(config: StackConfig, sized: Mapping[int, SizedModel]) -> tuple[NamedModel, ...]:
+    """All models; one that could not be sized counts as one of a single pod."""
+    return tuple(
+        NamedModel(
+            path=f"models[{index}]",
+            name=model.name,
+            namespace=model.namespace or config.namespace.name,
+            replicas=model.replicas,
+            pods_per_replica=sized[index].choice.pods_per_replica if index in sized else 1,
+        )
+        for index, model in enumerate(config.models)
     )
 
 
@@ -172,7 +188,7 @@ def _check_names(config: StackConfig, problems: list[Diagnosis]) -> None:
                 Diagnosis(
                     path=f"models[{index}].nodePool",
                     code="UnknownPool",
-                    message=f"{model.node_pool!r} is no pool of this stack.{did_you_mean(model.node_pool, pools) or ' Pools: ' + ', '.join(pools) + '.'}",
+                    message=f"{shown(model.node_pool)} is no pool of this stack.{did_you_mean(model.node_pool, pools) or ' Pools: ' + ', '.join(pools) + '.'}",
                 )
             )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from infra.diagnosis import did_you_mean
+from infra.diagnosis import did_you_mean, shown
 from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.fields import FIELDS, HEADER
 from infra.kubelet.configuration.flags import OTHER_FLAGS, FieldFlag, field_flag, field_flags
@@ -181,7 +181,7 @@ def _apply_flags(document: dict[str, Any], flags: Sequence[str]) -> None:
     while waiting:
         word = waiting.pop(0)
         if not re.match(r"--?[A-Za-z]", word):
-            raise KubeletRefuses("flags", (f"{word!r} is no flag; the kubelet takes no other arguments",))
+            raise KubeletRefuses("flags", (f"{shown(word)} is no flag; the kubelet takes no other arguments",))
         name, equals, value = word.lstrip("-").partition("=")
         name = name.replace("_", "-")
         flag = field_flag(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.catalog.load import engine_facts
-from infra.diagnosis import Diagnosis
+from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError
 from infra.plan.architecture.quantization import DTYPE_BYTES, Quantization, quantization_named
 from infra.plan.architecture.types import Architecture
@@ -43,7 +43,9 @@ def resolve_dtype(architecture: Architecture, name: str | None) -> str:
         raise ConfigError(
             [
                 Diagnosis(
-                    path="dtype", code="UnknownDtype", message=f"is {name!r}; one of auto, {', '.join(DTYPE_BYTES)} is expected."
+                    path="dtype",
+                    code="UnknownDtype",
+                    message=f"is {shown(name)}; one of auto, {', '.join(DTYPE_BYTES)} is expected.",
                 )
             ]
         )
