@@ -12,8 +12,9 @@ from infra.catalog.names import find_model
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
-from infra.errors import PlanError
+from infra.errors import NumawiseError, PlanError
 from infra.offers import Offer
+from infra.plan.aiter import aiter_reasons, uses_aiter
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
@@ -37,6 +38,7 @@ from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
+MEMORY_FIELDS = ("dtype", "quantization", "kvCacheDtype")  # what the memory model calls fields of a model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,15 @@ class EqualModels:
 
 def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     """The sizes of a model on machines of a pool; ConfigError or PlanError with all that is wrong with it."""
+    try:
+        return _size_model(model, path, hardware)
+    except NumawiseError as error:
+        raise type(error)(
+            problem.at(f"{path}.{problem.path}") if problem.path in MEMORY_FIELDS else problem for problem in error.problems
+        ) from None
+
+
+def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     engine = served_engine(model, path, hardware.accelerator.vendor)
     release = engine_release(engine.version)
     problems = list(engine_problems(model, path, release, own_image=engine.own))
@@ -131,7 +142,9 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         memory=memory,
         gpu_memory_utilization=utilization,
         max_model_len=max_model_len,
-        block_size=stated_block_size(hardware.accelerator, given=model.block_size, expected=memory.block_size),
+        block_size=stated_block_size(
+            hardware.accelerator, given=model.block_size, expected=memory.block_size, aiter=uses_aiter(model.env)
+        ),
         resources=resources,
         startup=budget,
         max_surge=surge,
@@ -143,6 +156,7 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
             *choice.reasons,
             length_reason,
             *memory_sentences,
+            *aiter_reasons(architecture, hardware.accelerator, release, model.env),
             *resources.reasons,
             strategy_reason,
             *budget.reasons,
