@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pulumi
@@ -23,19 +23,13 @@ _BEYOND_GRACE_SECONDS = 120
 
 
 class Room:
-    """Of one program. The decision comes with the look at the cluster (`decided`); nothing happens in a preview, and nothing before a workload that
+    """Of one program. `plan` is what the look at the cluster decided; nothing happens in a preview, and nothing before a workload that
     needs room is really created or updated."""
 
-    def __init__(self, labels: Mapping[str, str]) -> None:
-        self._labels = labels
-        self._client: Client | None = None
-        self._plan = RoomPlan(taking={})
+    def __init__(self, plan: RoomPlan, labels: Mapping[str, str], client: Callable[[], Client]) -> None:
+        self._plan, self._labels, self._client = plan, labels, client
         self._pools: dict[str, asyncio.Task[None]] = {}
         self.hook = pulumi.ResourceHook("numawise-room", self._before)
-
-    def decided(self, plan: RoomPlan, client: Client) -> None:
-        """What this program has to do, and the client to do it with."""
-        self._plan, self._client = plan, client.patient()
 
     async def _before(self, change: pulumi.ResourceHookArgs) -> None:
         inputs = change.new_inputs or {}
@@ -85,12 +79,10 @@ class Room:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _seen(self) -> Rollouts:
-        assert self._client is not None
-        return look_at_rollouts(self._client, self._labels, pods=True)
+        return look_at_rollouts(self._client(), self._labels, pods=True)
 
     def _patch(self, key: ObjectKey, patch: Mapping[str, Any]) -> None:
-        assert self._client is not None
-        self._client.request(
+        self._client().request(
             "PATCH", key.path, query={"fieldManager": _MANAGER}, body=patch, content_type="application/merge-patch+json"
         )
 

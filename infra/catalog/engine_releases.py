@@ -12,10 +12,10 @@ from pydantic import Field
 from infra.catalog.entries import DATA, Fact, document_of
 from infra.catalog.reading import read_whole
 from infra.config.base import Texts
+from infra.diagnosis import shown
 from infra.errors import ConfigError
 
 Version = tuple[int, int, int, int]
-LONGEST_SHOWN = 40  # characters of a wrong value in an error
 
 # 0.33.0, v0.10.1.1, 0.8.5.post1, 0.14.0rc2.dev348, 0.16.1.dev0+g89a77b108
 _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.(\d{1,4}))?(?:[.+_-]?[A-Za-z][A-Za-z0-9.+_-]*)?", re.ASCII)
@@ -25,8 +25,7 @@ def version_key(version: str) -> Version:
     """The numbers of a vLLM version, as many as four; of a pre-release, a post-release or a build those of its release. ConfigError where it is none."""
     match = _VERSION.fullmatch(version.strip())
     if match is None:
-        shown = version if len(version) <= LONGEST_SHOWN else f"{version[:LONGEST_SHOWN]}... ({len(version):,} characters)"
-        raise ConfigError.one("InvalidValue", "vllmVersion", f"{shown!r} is no vLLM version; write it like 0.33.0.")
+        raise ConfigError.one("InvalidValue", "vllmVersion", f"{shown(version)} is no vLLM version; write it like 0.33.0.")
     first, second, third, fourth = (int(number) for number in match.groups(default="0"))
     return first, second, third, fourth
 

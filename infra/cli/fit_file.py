@@ -10,7 +10,7 @@ from typing import Any
 from infra.catalog.names import find_shape
 from infra.catalog.reading import type_name
 from infra.config.load import CLUSTER_KEY, read_yaml
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
 from infra.plan.engine_version import split_image, version_of_tag
 
@@ -104,7 +104,9 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             problems.append(
                 Diagnosis(
-                    path=f"{path}.{key}", code="InvalidValue", message=f"is {value!r}; a whole number of at least 1 is expected."
+                    path=f"{path}.{key}",
+                    code="InvalidValue",
+                    message=f"is {shown(value)}; a whole number of at least 1 is expected.",
                 )
             )
         else:
@@ -122,7 +124,7 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
                 Diagnosis(
                     path=f"{path}.gpuMemoryUtilization",
                     code="InvalidValue",
-                    message=f"is {utilization!r}; more than 0 and at most 1 is expected, for example 0.9.",
+                    message=f"is {shown(utilization)}; more than 0 and at most 1 is expected, for example 0.9.",
                 )
             )
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.diagnosis import Diagnosis
@@ -51,17 +51,19 @@ class RoomPlan:
         return tuple(giving for giving in self.giving if giving.pool == pool)
 
 
-def plan_room(plan: ClusterPlan, planned: Mapping[ObjectKey, ModelPlan], seen: Rollouts) -> RoomPlan:
-    """`planned`: the models by the workloads that they are declared as, in the plan's order. CheckError where one update cannot do it, with the two steps that can."""
+def plan_room(
+    plan: ClusterPlan, planned: Mapping[ObjectKey, ModelPlan], seen: Rollouts, *, undeclared: Collection[ObjectKey] = ()
+) -> RoomPlan:
+    """`planned`: the models by the workloads that they are declared as, in the plan's order; the `undeclared` of them stay as they are. CheckError where one update cannot do it, with the two steps that can."""
     live = {key: _Live.of(key, workload, seen) for key, workload in seen.workloads.items()}
     taking: dict[ObjectKey, str] = {}
     giving: list[Giving] = []
     for pool in plan.node_pools:
         here = {key: model for key, model in planned.items() if model.node_pool == pool.name}
-        takers = [key for key, model in here.items() if _needs_room(model, live.get(key), pool)]
+        takers = [key for key, model in here.items() if key not in undeclared and _needs_room(model, live.get(key), pool)]
         taking |= dict.fromkeys(takers, pool.name)
         for key, workload in live.items():
-            if not workload.gpus(pool) or not workload.stands_on(pool) or (key in planned and key not in here):
+            if key in undeclared or not workload.gpus(pool) or not workload.stands_on(pool) or (key in planned and key not in here):
                 continue
             remaining = planned[key].placement.replicas if key in planned else 0
             others = tuple(taker for taker in takers if taker != key)
@@ -73,7 +75,7 @@ def plan_room(plan: ClusterPlan, planned: Mapping[ObjectKey, ModelPlan], seen: R
     restoring = tuple(
         Restoring(key=key, pool=model.node_pool, replicas=live[key].replicas, planned=model.placement.replicas)
         for key, model in planned.items()
-        if key in live and live[key].gave_room
+        if key in live and key not in undeclared and live[key].gave_room
     )
     problems = list(_cannot_roll(plan, planned, live, giving))
     if problems:

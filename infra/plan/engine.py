@@ -9,7 +9,7 @@ from typing import Any
 from infra.catalog.engine_releases import EngineRelease, flag_spans, replaced_flags, variable_spans
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 
 # Flags that a field of the model decides: given twice, the plan and the server would disagree.
 FIELD_OF_FLAG = {
@@ -211,7 +211,7 @@ def _variable_problems(name: str, value: str, path: str, release: EngineRelease,
         yield Diagnosis(
             path=path,
             code="InvalidValue",
-            message=f"{value!r} excludes all of its names, also those without ^; write either names or ^name1,^name2",
+            message=f"{shown(value)} excludes all of its names, also those without ^; write either names or ^name1,^name2",
         )
 
 

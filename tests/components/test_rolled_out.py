@@ -13,6 +13,7 @@ from components.rolled_out import RolloutWaits
 from components.room import Room
 from infra.errors import MissingError
 from infra.observe.client import Client
+from infra.observe.room import RoomPlan
 from tests.observe.workloads import KEY, container, deployment, replica_set
 from tests.support.monitor import run_program
 
@@ -54,7 +55,7 @@ def verdict_on(cluster: _Cluster, *names: str) -> list[tuple[str, str]]:
 
     def program() -> None:
         nonlocal waits
-        waits = RolloutWaits(lambda: cast(Client, cluster), {}, Room({}))
+        waits = RolloutWaits(lambda: cast(Client, cluster), {}, Room(RoomPlan(taking={}), {}, lambda: cast(Client, cluster)))
         done = pulumi.Output.from_input(asyncio.ensure_future(wait()))
         waits._outputs.append(done)  # type: ignore[reportPrivateUsage]
         waits.verdict()

@@ -118,6 +118,13 @@ def test_what_an_unfinished_update_scaled_down_comes_back_once_the_others_have_g
     assert "back to 2, once inference/broken has given room" in str(room.warnings[1])
 
 
+def test_a_model_that_is_not_declared_this_time_neither_gives_nor_takes() -> None:
+    plan: ClusterPlan = changed(cluster_plan(), node_pools=(H100, OTHER), models=(model("m", replicas=1), model("n")))
+    held = [key for key in workloads(plan) if key.name == "m"]
+    assert giving(plan_room(plan, workloads(plan), look(live(model("m"))), undeclared=held)) == []
+    assert plan_room(plan, workloads(plan), look(live(model("n")), live(model("old"))), undeclared=held).taking == {}
+
+
 def test_replicas_that_a_person_or_an_autoscaler_changed_are_left_alone() -> None:
     assert decide(look(live(model("m"), replicas=1)), model("m")).restoring == ()
 

@@ -169,7 +169,7 @@ def test_each_sequence_needs_a_block_for_its_state(sequences: int, holds_low: bo
 )
 def test_block_sizes_that_no_backend_takes(kind: str, name: str, size: int, nearest: int | None) -> None:
     refusal = block_size_refusal(small(kind), device(name, torch_gib=1), size)
-    assert refusal == (nearest and f"is {size}; the attention backends take multiples of 16. Use {nearest}.")
+    assert (refusal and refusal.sentence) == (nearest and f"is {size}; the attention backends take multiples of 16. Use {nearest}.")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +192,7 @@ def test_block_sizes_where_none_is_given(kind: str, name: str, length: int, size
 )
 def test_a_block_size_is_stated_where_given_and_on_amd(name: str, given: int | None, stated: int | None) -> None:
     assert stated_block_size(device(name, torch_gib=1), given=given, expected=64) == stated
+    assert stated_block_size(device(name, torch_gib=1), given=given, expected=64, aiter=True) == given
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pulumi
 from components import program
 from components.settings import Settings
 from infra.config.cluster import Connection
-from infra.observe.room import RoomPlan
 from infra.plan.model import ClusterPlan
 from tests.support.builders import STACK
 from tests.support.documents import small_config
@@ -48,6 +47,6 @@ def declare_plan(
     def declared() -> None:
         outputs = {key: pulumi.Output.secret(value) for key, value in (secrets or {}).items()}
         settings = Settings(stack=stack, config=config, secrets=outputs)
-        program.declare(settings, plan, look=lambda _: RoomPlan(taking={}))
+        program.declare(settings, plan, look=lambda settings, plan, client, before: program.Found(plan=plan))
 
     return run_program(declared, stack=stack, preview=preview)

@@ -15,6 +15,7 @@ from infra.catalog.entries import DATA, Fact, document_of
 from infra.catalog.reading import read_whole
 from infra.catalog.types import Accelerator, Vendor
 from infra.config.base import NonNegativeInt, PositiveInt, Texts, Utilization
+from infra.diagnosis import shown
 from infra.plan.memory.span import Span
 from infra.units import GIB
 
@@ -25,7 +26,7 @@ REFERENCE_CAPTURE_SIZES = 51  # those up to 512
 def _span(value: Any) -> Any:
     numbers = [float(v) for v in value if isinstance(v, int | float)] if isinstance(value, list) else []
     if len(numbers) != 3 or sorted(numbers) != numbers:
-        raise ValueError(f"is {value!r}; [low, expected, high] in rising order is expected")
+        raise ValueError(f"is {shown(value)}; [low, expected, high] in rising order is expected")
     return Span(low=numbers[0], expected=numbers[1], high=numbers[2])
 
 
