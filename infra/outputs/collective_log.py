@@ -37,6 +37,7 @@ _GENERIC_WARN = re.compile(r"(?:NCCL|RCCL) WARN (.+?)\s*$")
 # A warning and the return of the call behind it (NCCLCHECK): `net.cc:687 -> 2`; 0 is success, 7 a call that goes on.
 _THREAD = re.compile(r"\S+:\d+:\d+ \[[^\]]*\]")
 _RETURNED = re.compile(r"(?:NCCL|RCCL) INFO (?P<where>\S+\.(?:cc|cu|c|cpp|h|hpp):\d+)(?: \([^)]*\))? -> (?P<status>[1-68])\s*$")
+_LONGEST_PREFIX = 400  # what stands before the message: time, pod, host, process, thread and device
 _MOST_THREADS, _MOST_FAILURES = 4096, 20
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled)")
 
@@ -133,7 +134,7 @@ class CollectiveLog:
             self._facts.dropped_edges += 1
 
     def _host(self, prefix: str) -> str:
-        matches = _HOST.findall(prefix)
+        matches = _HOST.findall(prefix[-_LONGEST_PREFIX:])
         host = matches[-1] if matches else ""
         if len(self._facts.hosts) < 50_000:
             self._facts.hosts[prefix] = host
@@ -235,7 +236,7 @@ class CollectiveLog:
 
 def _thread(line: str) -> str:
     """`host:pid:tid [device]`, which begins each line of a thread; empty where the log has lost it."""
-    match = _THREAD.search(line)
+    match = _THREAD.search(line[:_LONGEST_PREFIX])
     return match[0] if match else ""
 
 

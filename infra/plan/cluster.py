@@ -42,7 +42,7 @@ from infra.plan.model import (
 from infra.plan.pool.decision import PodDecision, PoolDecision
 from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
-from infra.plan.sizing import EqualModels, SizedModel
+from infra.plan.sizing import EqualModels, SizedModel, model_problems
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
 
@@ -59,6 +59,8 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
     for index, model in enumerate(config.models):
         pool = hardware.get(model.node_pool)
         if pool is None:
+            # Without a machine, what the model itself has wrong can still be told.
+            problems += model_problems(model, f"models[{index}]", "nvidia")
             continue
         with _collected(problems):
             sized[index] = equal_models.size(model, f"models[{index}]", pool)

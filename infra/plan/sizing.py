@@ -9,10 +9,11 @@ from typing import Any
 from infra.catalog.confidence import model_warnings
 from infra.catalog.engine_releases import EngineRelease, engine_release, flag_spans
 from infra.catalog.names import find_model
+from infra.catalog.types import Vendor
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
-from infra.errors import PlanError
+from infra.errors import NumawiseError, PlanError
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
@@ -34,6 +35,8 @@ from infra.plan.pod_shape import PodShape
 from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
+# Fields of a model that its architecture and memory name without saying whose they are.
+_FIELDS = ("dtype", "quantization", "kvCacheDtype", "vllmVersion")
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
 
@@ -86,11 +89,34 @@ class EqualModels:
 
 def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     """The sizes of a model on machines of a pool; ConfigError or PlanError with all that is wrong with it."""
-    engine = served_engine(model, path, hardware.accelerator.vendor)
-    release = engine_release(engine.version)
-    problems = list(engine_problems(model, path, release, own_image=engine.own))
-    if problems:
+    try:
+        return _size_model(model, path, hardware)
+    except NumawiseError as error:
+        problems = (p.at(f"{path}.{p.path}") if p.path in _FIELDS else p for p in error.problems)
+        raise type(error)(problems) from None
+
+
+def model_problems(model: Model, path: str, vendor: Vendor) -> list[Diagnosis]:
+    """What is wrong with a model whatever it is served on: its engine's version, flags and variables, and its own facts."""
+    problems: list[Diagnosis] = []
+    try:
+        engine = served_engine(model, path, vendor)
+        problems += engine_problems(model, path, engine_release(engine.version), own_image=engine.own)
+    except NumawiseError as error:
+        problems += error.problems
+    try:
+        _architecture(model, path)
+    except NumawiseError as error:
+        problems += error.problems
+    return problems
+
+
+def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
+    vendor = hardware.accelerator.vendor
+    if problems := model_problems(model, path, vendor):
         raise PlanError(problems)
+    engine = served_engine(model, path, vendor)
+    release = engine_release(engine.version)
     architecture = _architecture(model, path)
     if model.block_size is not None:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)

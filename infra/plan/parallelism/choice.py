@@ -224,7 +224,7 @@ def _nothing_fits(search: _Search, rejected: list[Rejected], refused: list[tuple
             return Diagnosis(
                 path=f"{path}.pipelineParallelSize" if path else "pipelineParallelSize",
                 code="NoArrangement",
-                message=f"no split into equal pods exists on machines of {shape.id} ({shape.gpus} GPUs). Use a pipelineParallelSize that fills machines.",
+                message=f"no split into equal pods exists on machines of {shape.name} ({shape.gpus} GPUs). Use a pipelineParallelSize that fills machines.",
             )
         field = "tensorParallelSize" if fixed else "pipelineParallelSize" if search.constraints.pipeline_parallel_size else ""
         return Diagnosis(path=f"{path}.{field}".strip("."), code=first.rule, message=first.reason)
@@ -232,7 +232,7 @@ def _nothing_fits(search: _Search, rejected: list[Rejected], refused: list[tuple
         refused,
         key=lambda item: (item[1].largest_max_model_len, item[1].concurrency, item[0].gpus, item[0].tensor_parallel_size),
     )
-    message = f"{search.architecture.name} does not fit {nodes} machine{'s' if nodes > 1 else ''} of {shape.id} ({shape.gpus} x {search.machines.accelerator.driver_name}): "
+    message = f"{search.architecture.name} does not fit {nodes} machine{'s' if nodes > 1 else ''} of {shape.name} ({shape.gpus} x {search.machines.accelerator.driver_name}): "
     message += f"with {size}, {verdict.reason.rstrip('.')}."
     ways = []
     if verdict.largest_max_model_len > 0:

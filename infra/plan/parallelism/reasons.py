@@ -28,7 +28,7 @@ def choice_reasons(
 ) -> tuple[str, ...]:
     """Why the first of `ranked`, whose tensor-parallel group is `group`."""
     shape, size = machines.shape, ranked[0].size
-    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.id}: {served(ranked[0].verdict)}"]
+    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.name}: {served(ranked[0].verdict)}"]
     if constraints.tensor_parallel_size is not None:
         reasons.append(f"tensor parallel {constraints.tensor_parallel_size} is given; vLLM accepts it for {architecture.name}")
     elif len(ranked) > 1:
@@ -81,13 +81,13 @@ def choice_warnings(
     if tensor > 1 and group.link == "cross-socket":
         largest = max(shape.gpus_per_numa_node or (1,))
         found.append(
-            ("CrossSocketTensorParallel", f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.id} holds {largest}")
+            ("CrossSocketTensorParallel", f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.name} holds {largest}")
         )
     if tensor > 1 and group.link == "unknown":
         found.append(
             (
                 "LinksUnknown",
-                f"{tensor} GPUs: the catalog does not know which of {shape.id} are linked; say it inline with linkDomains",
+                f"{tensor} GPUs: the catalog does not know which of {shape.name} are linked; say it inline with linkDomains",
             )
         )
     where = f"{path}.tensorParallelSize" if path else "tensorParallelSize"

@@ -95,7 +95,7 @@ def _too_large(pool: GpuPool, position: int, resource: str, needed: int, there: 
     field = {"GPUs": GPUS_FIELD, "CPU": "resources.cpu", "memory": "resources.memory", "pods": "replicas"}[resource]
     most = amount(resource, max(there, 0))
     text = (
-        f"one pod needs {amount(resource, needed)} {resource}; a node of {pool.shape.id} has {most} for pods after what "
+        f"one pod needs {amount(resource, needed)} {resource}; a node of {pool.shape.name} has {most} for pods after what "
         f"the node, its DaemonSets and co-tenants keep. Use at most {most}, or a larger node."
     )
     return Finding(location=Location(field=field, pod=position), code="PodTooLarge", message=Message.of(text))
@@ -107,7 +107,7 @@ def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: N
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
-        f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, position)}. "
+        f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.name} hold {pod.copies - pods}{_because(candidate, capacity, position)}. "
         f"Use fewer replicas, or at least {_nodes_required(pool, candidate, capacity)} nodes."
     )
     return Finding(location=Location(field="replicas", pod=position), code="PoolTooSmall", message=Message.of(text))
@@ -150,7 +150,7 @@ def refused(
     summary = Message.of(
         f"{candidate.topology_policy} does not admit ",
         described(candidate.shapes, load),
-        f" in every order on one node of {pool.shape.id} {machine}: ",
+        f" in every order on one node of {pool.shape.name} {machine}: ",
         in_words(refusal, pool),
         ".",
     )

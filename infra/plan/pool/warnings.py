@@ -58,7 +58,7 @@ def misaligned_pods(pool: GpuPool, proven: ProvenConfiguration, widths: NodeWidt
         yield warning(
             Location(pod=position),
             "AlignmentNotAssured",
-            f"{pod.gpus} GPUs and {pod.cpu} CPUs fit one NUMA node of {pool.shape.id}, but topologyManagerPolicy {policy} "
+            f"{pod.gpus} GPUs and {pod.cpu} CPUs fit one NUMA node of {pool.shape.name}, but topologyManagerPolicy {policy} "
             f"lets a pod come to lie on NUMA nodes {', '.join(map(str, sorted(apart)))} in some orders. {remedy}",
         )
 
@@ -90,7 +90,7 @@ def _hidden_numa_nodes(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[F
         yield warning(
             Location(field="kubelet.topologyManagerPolicy"),
             "PolicyWithoutEffect",
-            f"{pool.shape.id} is a virtual machine that hides NUMA: the device plugin reports no NUMA node, so {policy} aligns CPUs and memory with nothing.",
+            f"{pool.shape.name} is a virtual machine that hides NUMA: the device plugin reports no NUMA node, so {policy} aligns CPUs and memory with nothing.",
         )
 
 

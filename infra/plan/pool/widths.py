@@ -78,19 +78,19 @@ class NodeWidths:
             if name == "GPUs":
                 return Conflict(
                     GPUS_FIELD,
-                    f"{request} GPUs need {width} NUMA nodes of {self.shape.id} ({self._each(self.gpus)}); single-numa-node admits 1",
+                    f"{request} GPUs need {width} NUMA nodes of {self.shape.name} ({self._each(self.gpus)}); single-numa-node admits 1",
                     f"Use {self.gpus.largest}, or topologyManagerPolicy restricted with more than {self.cpus.least_of_width(width) - 1} CPUs for the pod",
                 )
             if name == "CPUs":
                 return Conflict(
                     "resources.cpu",
-                    f"{request} CPUs need {width} NUMA nodes of {self.shape.id} ({self._each(self.cpus)}); single-numa-node admits 1",
+                    f"{request} CPUs need {width} NUMA nodes of {self.shape.name} ({self._each(self.cpus)}); single-numa-node admits 1",
                     f"Use fewer than {self.cpus.largest}, less what the node keeps for itself, or another topologyManagerPolicy",
                 )
             assert self.memory is not None
             return Conflict(
                 "resources.memory",
-                f"{format_gib(request)} of memory need {width} NUMA nodes of {self.shape.id} ({format_gib(self.memory.largest)} at most on one); "
+                f"{format_gib(request)} of memory need {width} NUMA nodes of {self.shape.name} ({format_gib(self.memory.largest)} at most on one); "
                 "single-numa-node admits 1",
                 f"Use at most {format_gib(self.memory.largest)}, or memoryManagerPolicy None",
             )
@@ -123,7 +123,7 @@ class NodeWidths:
         remedy = " and ".join(remedies[name] for name in narrow)
         return Conflict(
             fields[narrow[0]],
-            f"restricted admits a pod of {self.shape.id} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
+            f"restricted admits a pod of {self.shape.name} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
             f"{remedy[0].upper()}{remedy[1:]}",
         )
 
