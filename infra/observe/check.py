@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import CheckError
 from infra.observe.kubelet_difference import kubelet_differences
+from infra.observe.leader_worker_sets import check_group_controller
 from infra.observe.model import ClusterObservation, ObservedNode
 from infra.plan.model import ClusterPlan, PoolPlan
 from infra.units import format_gib, parse_bytes, parse_millicpu
@@ -42,6 +43,7 @@ def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownersh
         *_foreign_objects(plan, observation, ownership),
         *_foreign_device_plugins(plan, observation, ownership),
         *_foreign_pods(plan, observation, ownership),
+        *check_group_controller(plan, observation),
     ]
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:

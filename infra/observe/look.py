@@ -9,6 +9,7 @@ from typing import Any
 from infra.errors import MissingError
 from infra.kinds import ObjectKey
 from infra.observe.client import Client
+from infra.observe.leader_worker_sets import observe_group_controller
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
 from infra.plan.model import ClusterPlan
 from infra.units import format_millicpu, parse_millicpu
@@ -41,6 +42,9 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
         namespaces=namespaces,
         claims=_claims(client, {(m.namespace, m.engine.storage.existing_claim) for m in plan.models}),
         device_plugins=tuple(_plugins(client)),
+        group_controller=observe_group_controller(client)
+        if any(model.parallelism.pods_per_replica > 1 for model in plan.models)
+        else None,
     )
 
 

@@ -48,6 +48,15 @@ class ObservedPlugin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObservedGroupController:
+    """What the cluster knows of LeaderWorkerSets."""
+
+    defined: bool  # whether the version that we render is served
+    restart_policies: tuple[str, ...]  # that its schema accepts; () where the schema does not say
+    runs: bool  # whether the controller's webhook is registered
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterObservation:
     server_version: str  # v1.37.2
     nodes: tuple[ObservedNode, ...]  # all nodes of the cluster
@@ -60,6 +69,7 @@ class ClusterObservation:
     )  # labels of the namespaces that the plan names and that exist
     claims: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # (namespace, claim) -> access modes
     device_plugins: tuple[ObservedPlugin, ...] = ()
+    group_controller: ObservedGroupController | None = None  # None where no model needs it, or where it may not be read
 
     def node(self, name: str) -> ObservedNode | None:
         return next((node for node in self.nodes if node.name == name), None)

@@ -42,6 +42,7 @@ from infra.plan.model import (
 from infra.plan.pool.decision import PodDecision, PoolDecision
 from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
+from infra.plan.service_names import NamedModel, service_name_problems
 from infra.plan.sizing import EqualModels, SizedModel, model_problems
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
@@ -99,6 +100,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
             pools.append(_pool_plan(hardware[pool.name], decision, mirror=config.images.mirror))
             decided = zip(mine.items(), decision.pods, strict=True)
             models |= {number: _model_plan(config, size, pod) for (number, size), pod in decided}
+    problems += service_name_problems(_named(config, sized))
     if problems:
         raise PlanError(problems)
     return ClusterPlan(
@@ -115,6 +117,20 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
         node_pools=tuple(pools),
         models=tuple(models[number] for number in sorted(models)),
         warnings=in_order(warnings),
+    )
+
+
+def _named(config: StackConfig, sized: Mapping[int, SizedModel]) -> tuple[NamedModel, ...]:
+    """All models; one that could not be sized counts as one of a single pod."""
+    return tuple(
+        NamedModel(
+            path=f"models[{index}]",
+            name=model.name,
+            namespace=model.namespace or config.namespace.name,
+            replicas=model.replicas,
+            pods_per_replica=sized[index].choice.pods_per_replica if index in sized else 1,
+        )
+        for index, model in enumerate(config.models)
     )
 
 

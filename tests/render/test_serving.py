@@ -177,7 +177,7 @@ OVER_NODES = changed(LLAMA, pods_per_replica=2, pipeline_parallel_size=2)
 def test_a_replica_over_several_nodes_is_a_group_that_restarts_as_one() -> None:
     spec = of(OVER_NODES)["LeaderWorkerSet"]["spec"]
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 2)
-    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
+    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupAfterStart"
     assert spec["rolloutStrategy"]["rollingUpdateConfiguration"] == {"maxUnavailable": 1, "maxSurge": 0}
     assert "Deployment" not in of(OVER_NODES)
 
@@ -185,20 +185,42 @@ def test_a_replica_over_several_nodes_is_a_group_that_restarts_as_one() -> None:
 def test_leader_and_workers_form_one_engine_and_only_the_leader_serves() -> None:
     group = of(OVER_NODES)["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]
     leader, worker = (group[name]["spec"]["containers"][0] for name in ("leaderTemplate", "workerTemplate"))
-    common = ["--nnodes", "2", "--master-addr", "$(LWS_LEADER_ADDRESS)", "--node-rank"]
-    assert leader["args"][-6:] == [*common, "0"]
-    assert worker["args"][-7:] == [*common, "$(LWS_WORKER_INDEX)", "--headless"]
-    assert leader["args"][:-6] == worker["args"][:-7]
+    common = ["--nnodes", "2", "--master-addr", "$(LWS_LEADER_ADDRESS)", "--master-port", "29501", "--node-rank"]
+    assert leader["args"][-8:] == [*common, "0"]
+    assert worker["args"][-9:] == [*common, "$(LWS_WORKER_INDEX)", "--headless"]
+    assert leader["args"][:-8] == worker["args"][:-9]
     assert "readinessProbe" in leader
     assert not {"startupProbe", "readinessProbe", "livenessProbe", "ports"} & set(worker)
     assert worker["resources"] == leader["resources"]
 
 
-def test_a_groups_service_and_budget_count_leaders_alone_and_its_pods_may_talk() -> None:
+def test_the_controllers_headless_services_do_not_have_the_name_of_the_models_own() -> None:
+    spec = of(OVER_NODES)["LeaderWorkerSet"]["spec"]
+    assert spec["networkConfig"] == {"subdomainPolicy": "UniquePerReplica"}
+
+
+def test_a_worker_ends_after_its_leader_within_the_grace_period() -> None:
+    template = of(OVER_NODES)["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    shell, option, line = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    program, file, address, port, seconds = line.removeprefix("exec ").split()
+    assert (shell, option, program, address) == ("sh", "-c", "python3", '"$LWS_LEADER_ADDRESS"')
+    assert port in template["containers"][0]["args"]
+    assert float(seconds) < template["terminationGracePeriodSeconds"]
+    gate = next(volume for volume in template["volumes"] if volume["name"] == "gate")["configMap"]
+    mount = next(mount for mount in template["containers"][0]["volumeMounts"] if mount["name"] == "gate")
+    path = file.removeprefix(f"{mount['mountPath']}/")
+    key = next(item["key"] for item in gate["items"] if item["path"] == path)
+    assert of(OVER_NODES)["ConfigMap"]["data"][key].startswith('"""Before a worker')
+    assert "leader.py" not in of(LLAMA)["ConfigMap"]["data"]
+
+
+def test_a_groups_service_finds_leaders_alone_its_budget_counts_every_pod_and_its_pods_may_talk() -> None:
     objects = of(OVER_NODES)
     leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
     assert leader.items() <= objects["Service"]["spec"]["selector"].items()
-    assert leader.items() <= objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items()
+    budget = objects["PodDisruptionBudget"]["spec"]
+    assert budget["selector"] == objects["NetworkPolicy"]["spec"]["podSelector"]
+    assert budget["maxUnavailable"] == 1
     pods = objects["NetworkPolicy"]["spec"]["podSelector"]
     assert {"from": [{"podSelector": pods}]} in objects["NetworkPolicy"]["spec"]["ingress"]
     assert len(of(LLAMA)["NetworkPolicy"]["spec"]["ingress"]) == 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from infra.kubelet import KubeletRefuses
 from infra.plan.model.kubelet import KubeletPlan
@@ -79,13 +80,23 @@ def conflicts_of(pool: GpuPool, candidate: CandidateConfiguration, kubelet: Kube
     ]
 
 
-def no_room(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Failure:
-    """`unplaced` is the position of a pod shape and how many of its pods found no node."""
+def no_room(
+    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: Sequence[tuple[int, int]]
+) -> list[Failure]:
+    """`unplaced` are the positions of pod shapes and how many pods of each found no node."""
+    # The same number for all of them, which takes a search to find.
+    required = cache(lambda: _nodes_required(pool, candidate, capacity))
+    return [_no_room(pool, candidate, capacity, shape, required) for shape in unplaced]
+
+
+def _no_room(
+    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int], required: Callable[[], int]
+) -> Failure:
     position, _ = unplaced
     one_pod = tuple(int(other == position) for other in range(len(candidate.shapes)))
     shortfall = capacity.shortfall(candidate.shapes, one_pod)
     if shortfall is None:
-        finding = _too_few_nodes(pool, candidate, capacity, unplaced)
+        finding = _too_few_nodes(pool, candidate, capacity, unplaced, required)
     else:
         finding = _too_large(pool, position, *shortfall)
     return Failure(policy=candidate.topology_policy, finding=finding, final=candidate.shapes == pool.pods)
@@ -101,14 +112,16 @@ def _too_large(pool: GpuPool, position: int, resource: str, needed: int, there: 
     return Finding(location=Location(field=field, pod=position), code="PodTooLarge", message=Message.of(text))
 
 
-def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Finding:
+def _too_few_nodes(
+    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int], required: Callable[[], int]
+) -> Finding:
     position, pods = unplaced
     pod = candidate.shapes[position]
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
         f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.name} hold {pod.copies - pods}{_because(candidate, capacity, position)}. "
-        f"Use fewer replicas, or at least {_nodes_required(pool, candidate, capacity)} nodes."
+        f"Use fewer replicas, or at least {required()} nodes."
     )
     return Finding(location=Location(field="replicas", pod=position), code="PoolTooSmall", message=Message.of(text))
 

@@ -29,6 +29,8 @@ def gate_files(plan: ClusterPlan, model: ModelPlan) -> dict[str, str]:
     files = {"gate.py": source_of("gate"), "plan.json": json.dumps(expected, indent=1) + "\n"}
     if binding is not None:
         files["numactl.py"] = source_of("numactl")
+    if model.parallelism.pods_per_replica > 1:
+        files["leader.py"] = source_of("leader")
     return files
 
 
@@ -36,4 +38,6 @@ def gate_items(model: ModelPlan) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = [{"key": name, "path": name} for name in ("gate.py", "plan.json")]
     if model.placement.rank_binding is not None:
         items.append({"key": "numactl.py", "path": "bin/numactl", "mode": 0o555})
+    if model.parallelism.pods_per_replica > 1:
+        items.append({"key": "leader.py", "path": "leader.py"})
     return items

@@ -147,14 +147,17 @@ def service(model: ModelPlan, all_labels: dict[str, str]) -> Manifest:
 
 
 def pod_disruption_budget(model: ModelPlan, all_labels: dict[str, str]) -> Manifest:
-    """For several replicas: with a single one a budget could only block the drain that a kubelet rollout needs."""
+    """For several replicas: with a single one a budget could only block the drain that a kubelet rollout needs.
+
+    Of a group every pod counts: evicting a worker costs the whole replica, and while its pods are missing no other one may go.
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": metadata(names.workload(model), all_labels, namespace=model.namespace),
         "spec": {
             "maxUnavailable": 1,
-            "selector": {"matchLabels": _serving_pods(model)},
+            "selector": {"matchLabels": selector(APPLICATION, model.name)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }
