@@ -25,6 +25,7 @@ class Declaring:
     """What all parts of a program share: the error hook, the waits for workloads, adopted objects, and the stack's secrets."""
 
     explain: pulumi.ErrorHook
+    existing: pulumi.ResourceHook  # of patches: whether the object that they patch is there
     waits: RolloutWaits
     adopt: Sequence[str] = ()  # Kind/namespace/name of objects that this stack takes over
     secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)  # `api-key`, `hub-token`
@@ -49,7 +50,7 @@ class PartComponent(Component):
             order = kind_of(child.manifest).order
             before = [resource for earlier in by_order if earlier < order for resource in by_order[earlier]]
             resource = apply(
-                f"{part.name}-{child.name}",
+                part.resource_name(child),
                 self.manifest_of(child),
                 self._options(child, before),
                 patch=child.patch,
@@ -77,6 +78,13 @@ class PartComponent(Component):
 
     def _options(self, child: Object, before: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
         options = self.child(after=before, retain_on_delete=child.retain or None)
+        options.aliases = [pulumi.Alias(name=name) for name in child.earlier_names if name != child.resource_name] or None
+        if child.patch:
+            options.hooks = pulumi.ResourceHookBinding(
+                before_create=[self.declaring.existing], before_update=[self.declaring.existing]
+            )
+        if child.released:
+            options.ignore_changes = ["metadata"]
         if child.wait is not None:
             options.custom_timeouts = pulumi.CustomTimeouts(
                 create=f"{child.wait.create_seconds}s",

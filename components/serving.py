@@ -43,7 +43,7 @@ class ServingComponent(PartComponent):
         # Pods read a Secret when they start: a new one restarts them.
         manifest = copy.deepcopy(manifest)
         for template in pod_templates(manifest):
-            template["metadata"]["annotations"][CREDENTIALS_CHECKSUM] = pulumi.Output.all(**secrets).apply(checksum)
+            template["metadata"].setdefault("annotations", {})[CREDENTIALS_CHECKSUM] = pulumi.Output.all(**secrets).apply(checksum)
         return manifest
 
     def declared(self, child: Object, resource: pulumi.CustomResource) -> None:

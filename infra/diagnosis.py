@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from math import log10
 from typing import Any, Literal
+
+from infra.offers import Offer, in_words
 
 _MOST_DIGITS = 20
 _LONGEST_KEY = 120
@@ -20,7 +22,7 @@ Severity = Literal["error", "warning", "info"]
 class Diagnosis:
     """`path` is where the value stands (`models[0].tensorParallelSize`, a file, a node), `code` a stable CamelCase name.
 
-    `message` is one sentence that gives both numbers; `remedy`, where the message does not name it already, what to do.
+    `message` is one sentence that gives both numbers; `offers` are changes of the stack document that mend it, `remedy` is what else can be done.
     `error`: it does not work; `warning`: it works worse than it could; `info`: worth knowing.
     """
 
@@ -29,10 +31,11 @@ class Diagnosis:
     message: str
     severity: Severity = "error"
     remedy: str = ""
+    offers: tuple[Offer, ...] = field(default=(), compare=False)
 
     @classmethod
-    def warning(cls, path: str, code: str, message: str, *, remedy: str = "") -> Diagnosis:
-        return cls(path, code, message, severity="warning", remedy=remedy)
+    def warning(cls, path: str, code: str, message: str, *, remedy: str = "", offers: tuple[Offer, ...] = ()) -> Diagnosis:
+        return cls(path, code, message, severity="warning", remedy=remedy, offers=offers)
 
     @classmethod
     def info(cls, path: str, code: str, message: str, *, remedy: str = "") -> Diagnosis:
@@ -42,10 +45,18 @@ class Diagnosis:
         """The same, seen at `path`."""
         return replace(self, path=path)
 
+    def placed(self, **places: str) -> Diagnosis:
+        """With offers whose paths begin at a model or its pool completed to paths of the document."""
+        return replace(self, offers=tuple(offer.placed(**places) for offer in self.offers)) if self.offers else self
+
     @property
     def sentence(self) -> str:
-        """The message with its remedy, for people."""
-        return f"{self.message} {self.remedy}" if self.remedy else self.message
+        """The message with what is offered and its remedy, for people."""
+        ways = " ".join(filter(None, (in_words(self.offers), self.remedy)))
+        if not ways:
+            return self.message
+        end = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{self.message}{end} {ways}"
 
     def as_json(self) -> dict[str, str]:
         """For a list whose name gives the severity: `errors`, `warnings`."""

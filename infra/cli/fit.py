@@ -5,11 +5,13 @@ vLLM's default for its version and the device. Exit status: 0 it fits, 1 it does
 
 A model that the catalog does not know is given by its config.json: --config FILE, where FILE is a config.json, or a map with
 `modelConfig:` (and, if wanted, the sizes of a stack file's model: tensorParallelSize, maxModelLen, ...), or a stack file with --model NAME.
+With --from-hub it is fetched, once.
 A GPU that the catalog does not know is given by --gpu-memory-gib (what torch reports as total_memory) and --gpu-vendor.
 
 examples:
   python -m infra fit --model Llama-3.3-70B-Instruct --gpu h100-sxm5-80gb --tp 4 --max-model-len 32768
   python -m infra fit --model openai/gpt-oss-120b --gpu MI300X --gpu-memory-utilization 0.9 --format json
+  python -m infra fit --model Qwen/Qwen2.5-VL-72B-Instruct --from-hub --gpu h100-sxm5-80gb --tp 4
   python -m infra fit --config config.json --gpu l40s --tp 2 --kv-cache-dtype fp8 --vllm-version 0.19.0
 """
 
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from infra.catalog.confidence import accelerator_warnings, model_warnings
 from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric, Vendor
+from infra.cli.from_hub import add_from_hub, fetch_missing
 from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError, NumawiseError, PlanError
 from infra.plan.architecture.partition import ParallelSizes
@@ -56,6 +59,7 @@ _MULTIPLES = {"k": 1000, "m": 10**6, "g": 10**9, "K": 1024, "M": 1024**2, "G": 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="M", help="a model of the catalog, with or without its organisation")
+    add_from_hub(parser)
     parser.add_argument("--gpu", metavar="SKU", help="an accelerator: catalog id, driver name, node label value or common name")
     parser.add_argument("--config", metavar="FILE", help="a config.json, a map with modelConfig, or a stack file (see above)")
     parser.add_argument("--tp", metavar="N", help="tensor parallel size (default 1)")
@@ -112,7 +116,7 @@ def read_request(args: argparse.Namespace) -> FitRequest:
         problems += _size_problems(architecture, sizes, options.quantization)
     if architecture is not None and accelerator is not None and options.block_size:
         refusal = block_size_refusal(architecture, accelerator, options.block_size)
-        problems += [_invalid("--block-size", refusal)] if refusal else []
+        problems += [_invalid("--block-size", refusal.sentence)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
     warnings = [*accelerator_warnings(accelerator, "--gpu")]
@@ -218,6 +222,8 @@ def _architecture(args: argparse.Namespace, config: Any, name: str, problems: li
         if config is not None:
             return from_config_json(config, name=name or args.model or "the model", path="modelConfig")
         if name or args.model:
+            if args.from_hub:
+                fetch_missing([(name or args.model, "--model")])
             return architecture_of(find_model(name or args.model, "--model"))
     except ConfigError as error:
         problems += error.problems
@@ -311,6 +317,6 @@ def _size_problems(architecture: Architecture, sizes: ParallelSizes, quantizatio
         refusals += [("--enable-expert-parallel", refusal)] if refusal else []
     remedy = f" Valid tensor parallel sizes: {', '.join(map(str, valid))}."
     return [
-        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.message + (remedy if option == "--tp" else ""))
+        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.sentence + (remedy if option == "--tp" else ""))
         for option, refusal in refusals
     ]

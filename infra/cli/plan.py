@@ -5,6 +5,7 @@ examples:
   python -m infra plan -s local --explain
   python -m infra plan -s prod --format json | jq '.models[].slots'
   python -m infra plan --config cluster.yaml --format markdown > comment.md
+  python -m infra plan -s prod --from-hub       # once, where there is a network: for models that the catalog does not know
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from infra.cli.from_hub import add_from_hub, fetch_models_of
 from infra.cli.source import add_source_arguments, read_source
 
 
@@ -20,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", action="store_true", help="also every field and the reason of each number (JSON always has them)"
     )
+    add_from_hub(parser)
     parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")
 
 
@@ -30,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from infra.report.plan_text import plan_as_text
 
     stack, config = read_source(args)
+    if args.from_hub:
+        fetch_models_of(config)
     plan = plan_stack(config)
     if args.format == "json":
         print(json_text(plan_as_json(plan, stack=stack)))

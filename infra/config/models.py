@@ -10,6 +10,7 @@ from infra.config.base import (
     BytesPerSecond,
     CpuQuantity,
     DnsLabel,
+    DnsSubdomain,
     Environment,
     FieldError,
     Image,
@@ -59,6 +60,15 @@ class Storage(Wire):
                 "modelPath", f"is {shown(self.model_path)}; a path of at most 4,096 characters that can be printed is expected"
             )
         return self
+
+
+class Credentials(Wire):
+    """A Secret that exists, instead of the stack's own numawise:apiKey and numawise:hubToken."""
+
+    existing_secret: DnsSubdomain = Field(
+        description="A Secret in the model's namespace with the keys api-key (what clients have to send) and hub-token, or one of them. "
+        "Pods read it when they start: a changed value needs a restart."
+    )
 
 
 # What weights would hide from the container: its programs and settings, the kernel's files, and what the pod mounts itself.
@@ -140,6 +150,7 @@ class Model(Wire):
     resources: Resources = Resources()
     shared_memory: MemoryQuantity | None = None
     storage: Storage
+    credentials: Credentials | None = None
     pod_anti_affinity: Literal["required", "preferred", "none"] = "required"
     strategy: Strategy | None = None
     init_containers: tuple[Container, ...] = Field(default=(), strict=False)

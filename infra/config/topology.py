@@ -19,7 +19,8 @@ class NumaNode(Wire):
         default=None, description='Logical CPUs, as lscpu prints them: "0-55,112-167"; "" on a node without CPUs.'
     )
     memory: MemoryQuantity | None = Field(
-        default=None, description="A lower bound of what the kernel reports there (numactl -H), huge pages included: 1006Gi."
+        default=None,
+        description="What the kernel reports there at least (numactl -H), and at most 5 % more; huge pages included: 1006Gi.",
     )
     gpus: Annotated[Indices, Field(max_length=MOST_GPUS)] | None = Field(
         default=None, description="Indices of its GPUs in device order; [] where it has none."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.catalog.confidence import hardware_warnings
@@ -44,28 +44,53 @@ from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.service_names import NamedModel, service_name_problems
 from infra.plan.sizing import EqualModels, SizedModel, model_problems
+from infra.plan.trial import Outcome, Trials
 
 NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
 
 
 def plan_stack(config: StackConfig) -> ClusterPlan:
-    """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan."""
+    """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan.
+
+    PlanError with all that is wrong. What an error or a warning offers has been put in and planned.
+    """
+    known = _Known()
+    planned = _plan(config, known)
+    trials = Trials(config, planned, lambda changed: _plan(changed, known))
+    if planned.plan is None:
+        raise PlanError(trials.tried(planned.problems))
+    return replace(planned.plan, warnings=in_order(trials.tried(planned.plan.warnings)))
+
+
+class _Known:
+    """What is decided already and holds for every plan of this stack."""
+
+    def __init__(self) -> None:
+        self.models, self.pools = EqualModels(), EqualPools()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned(Outcome):
+    plan: ClusterPlan | None
+
+
+def _plan(config: StackConfig, known: _Known) -> _Planned:
     problems: list[Diagnosis] = []
     warnings: list[Diagnosis] = []
     _check_names(config, problems)
     hardware = _hardware(config, problems)
     warnings += [warning for item in hardware.values() for warning in hardware_warnings(item.shape, item.accelerator, item.path)]
     sized: dict[int, SizedModel] = {}
-    equal_models = EqualModels()
     for index, model in enumerate(config.models):
         pool = hardware.get(model.node_pool)
         if pool is None:
             # Without a machine, what the model itself has wrong can still be told.
             problems += model_problems(model, f"models[{index}]", "nvidia")
             continue
-        with _collected(problems):
-            sized[index] = equal_models.size(model, f"models[{index}]", pool)
-            warnings += sized[index].warnings
+        path = f"models[{index}]"
+        with _collected(problems, model=path, pool=pool.path):
+            sized[index] = known.models.size(model, path, pool)
+            warnings += (warning.placed(model=path, pool=pool.path) for warning in sized[index].warnings)
     if config.kubernetes_version != NEWEST_PROVEN:
         warnings.append(
             Diagnosis.warning(
@@ -77,7 +102,6 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
     warnings += _device_group_warnings(config, hardware)
     warnings += keys_without_effect(config)
     pools: list[PoolPlan] = []
-    equal_pools = EqualPools()
     models: dict[int, ModelPlan] = {}
     for index, pool in enumerate(config.node_pools):
         if pool.name not in hardware:
@@ -95,15 +119,15 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
                 platform=pool.platform,
             )
             pods = tuple(PodNames(size.model.name, size.path) for size in mine.values())
-            decision = equal_pools.decide(requirements, PoolNames(path=f"nodePools[{index}]", pods=pods))
+            decision = known.pools.decide(requirements, PoolNames(path=f"nodePools[{index}]", pods=pods))
             warnings += decision.warnings
             pools.append(_pool_plan(hardware[pool.name], decision, mirror=config.images.mirror))
             decided = zip(mine.items(), decision.pods, strict=True)
             models |= {number: _model_plan(config, size, pod) for (number, size), pod in decided}
     problems += service_name_problems(_named(config, sized))
     if problems:
-        raise PlanError(problems)
-    return ClusterPlan(
+        return _Planned(problems=problems, warnings=warnings, plan=None)
+    plan = ClusterPlan(
         kubernetes_version=config.kubernetes_version,
         namespace=NamespacePlan(
             name=config.namespace.name, create=config.namespace.create, pod_security=config.namespace.pod_security
@@ -118,6 +142,7 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
         models=tuple(models[number] for number in sorted(models)),
         warnings=in_order(warnings),
     )
+    return _Planned(problems=(), warnings=plan.warnings, plan=plan)
 
 
 def _named(config: StackConfig, sized: Mapping[int, SizedModel]) -> tuple[NamedModel, ...]:
@@ -135,11 +160,11 @@ def _named(config: StackConfig, sized: Mapping[int, SizedModel]) -> tuple[NamedM
 
 
 @contextmanager
-def _collected(problems: list[Diagnosis]) -> Iterator[None]:
+def _collected(problems: list[Diagnosis], **places: str) -> Iterator[None]:
     try:
         yield
     except NumawiseError as error:
-        problems.extend(error.problems)
+        problems.extend(problem.placed(**places) for problem in error.problems)
 
 
 def _hardware(config: StackConfig, problems: list[Diagnosis]) -> dict[str, PoolHardware]:
@@ -309,6 +334,7 @@ def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> 
                 mount_path=model.storage.mount_path,
                 model_path=model.storage.model_path,
             ),
+            credentials_secret=model.credentials.existing_secret if model.credentials else None,
         ),
         placement=PlacementPlan(
             replicas=model.replicas,

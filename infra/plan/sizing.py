@@ -14,6 +14,7 @@ from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
 from infra.errors import NumawiseError, PlanError
+from infra.offers import Offer
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
@@ -30,7 +31,7 @@ from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.plan.parallelism.choice import ParallelismChoice, choose
 from infra.plan.parallelism.rank import MemoryVerdict
 from infra.plan.parallelism.sizes import Machines, SizeConstraints
-from infra.plan.pod_resources import PodNeeds, PodResources, decide_pod_resources
+from infra.plan.pod_resources import PodNeeds, PodResources, cpu_offer, decide_pod_resources
 from infra.plan.pod_shape import PodShape
 from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
@@ -121,13 +122,13 @@ def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     if model.block_size is not None:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
         if refusal is not None:
-            raise PlanError.one("BlockSize", f"{path}.blockSize", refusal)
+            raise PlanError([replace(refusal, path=f"{path}.blockSize")])
     utilization = model.gpu_memory_utilization or min(
         vendors()[hardware.accelerator.vendor].gpu_memory_utilization, engine_memory(engine.version).gpu_memory_utilization
     )
     sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization, version=engine.version)
     max_model_len, length_reason, choice = sizer.choose(path)
-    _check_split(choice, release, path)
+    _check_split(model, choice, release, path)
     memory = sizer.estimate(max_model_len, choice.size.parallel)
     memory_sentences = memory_reasons(memory)
     if not memory.fits:
@@ -189,14 +190,10 @@ def _architecture(model: Model, path: str) -> Architecture:
     return architecture_of(find_model(model.model or "", f"{path}.model"))
 
 
-def _check_split(choice: ParallelismChoice, release: EngineRelease, path: str) -> None:
+def _check_split(model: Model, choice: ParallelismChoice, release: EngineRelease, path: str) -> None:
     """PlanError for a split that this release has no flags for."""
     if choice.data_parallel_size > 1 and choice.pods_per_replica > 1:
-        raise PlanError.one(
-            "DataParallelOverNodes",
-            f"{path}.dataParallelSize",
-            f"is {choice.data_parallel_size} over {choice.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
-        )
+        raise PlanError([_data_parallel_over_nodes(model, choice, f"{path}.dataParallelSize")])
     wanted = {
         "nnodes": (choice.pods_per_replica > 1, f"a replica takes {choice.pods_per_replica} pods"),
         "data-parallel-size": (choice.data_parallel_size > 1, f"data parallel size {choice.data_parallel_size}"),
@@ -252,11 +249,7 @@ class _Sizer:
         given, longest = self.model.max_model_len, self.architecture.max_position_embeddings
         if given is not None:
             if longest and given > longest and not _allows_longer(self.model):
-                raise PlanError.one(
-                    "ContextTooLong",
-                    f"{path}.maxModelLen",
-                    f"{given} is longer than the {longest} positions of {self.architecture.name}; vLLM refuses it. Use at most {longest}, or give hf-overrides with rope scaling",
-                )
+                raise PlanError([_context_too_long(given, longest, self.architecture.name, f"{path}.maxModelLen")])
             return given, f"context {given}: given.", self._split(given, path)
         lengths = _halvings(longest or DEFAULT_CONTEXT)
         for length in lengths:
@@ -315,6 +308,31 @@ class _Sizer:
         )
 
 
+def _data_parallel_over_nodes(model: Model, choice: ParallelismChoice, path: str) -> Diagnosis:
+    data, replicas = choice.data_parallel_size, model.replicas * choice.data_parallel_size
+    return Diagnosis(
+        path=path,
+        code="DataParallelOverNodes",
+        message=f"is {data} over {choice.pods_per_replica} pods a replica, which cannot be rolled out",
+        offers=(
+            Offer.of(
+                f"write replicas: {replicas} with dataParallelSize 1", ("model.replicas", replicas), ("model.dataParallelSize", 1)
+            ),
+            Offer.of("use 1", ("model.dataParallelSize", 1)),
+        ),
+    )
+
+
+def _context_too_long(given: int, longest: int, name: str, path: str) -> Diagnosis:
+    return Diagnosis(
+        path=path,
+        code="ContextTooLong",
+        message=f"{given} is longer than the {longest} positions of {name}; vLLM refuses it",
+        offers=tuple(Offer.of(f"use {length}", ("model.maxModelLen", length), kind="length") for length in _halvings(longest)),
+        remedy="Or give hf-overrides with rope scaling.",
+    )
+
+
 def _allows_longer(model: Model) -> bool:
     return "hf-overrides" in model.engine_args or model.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1"
 
@@ -333,10 +351,17 @@ def _resources(model: Model, path: str, hardware: PoolHardware, choice: Parallel
     if given.cpu is not None:
         millicpu = parse_millicpu(given.cpu)
         if millicpu % 1000:
-            raise PlanError.one(
-                "FractionalCpu",
-                f"{path}.resources.cpu",
-                f"{format_millicpu(millicpu)} is no whole number of CPUs: the kubelet pins only whole ones, the pod would run in the shared pool. Use {-(-millicpu // 1000)}",
+            threads, above = hardware.shape.threads_per_core or 1, -(-millicpu // 1000)
+            whole = above + -above % threads
+            raise PlanError(
+                [
+                    Diagnosis(
+                        path=f"{path}.resources.cpu",
+                        code="FractionalCpu",
+                        message=f"{format_millicpu(millicpu)} is no whole number of CPUs: the kubelet pins only whole ones, the pod would run in the shared pool",
+                        offers=tuple(cpu_offer(cpus) for cpus in dict.fromkeys((whole, above, whole - threads)) if cpus > 0),
+                    )
+                ]
             )
         cpu = millicpu // 1000
     offload = model.engine_args.get("cpu-offload-gb", 0)

@@ -146,7 +146,7 @@ def test_a_gpu_whose_memory_is_not_known_is_not_guessed(capsys: pytest.CaptureFi
 
 
 def test_a_gpu_that_the_catalog_does_not_know_is_given_inline(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--model", "Llama-3.1-8B-Instruct", "--gpu", "NVIDIA GeForce RTX 3090", "--max-model-len", "8192")
+    arguments = ("--model", "Llama-3.1-8B-Instruct", "--gpu", "NVIDIA GeForce RTX 3080", "--max-model-len", "8192")
     assert fit(capsys, *arguments)[0] == 2
     status, document = fit(capsys, *arguments, "--gpu-memory-gib", "23.58", "--gpu-vendor", "nvidia")
     assert status == 0 and document["totalGib"] == 23.58

@@ -71,7 +71,11 @@ def test_components_hang_from_the_stack_and_objects_from_their_component(run: Ru
     for resource in objects_of(run):
         parent = names[resource.parent]
         assert not parent.custom, resource.urn
-        assert resource.name.startswith(f"{parent.name}-"), f"{resource.urn} would not follow a rename of {parent.name}"
+        if resource.type.endswith(":NodePatch"):
+            assert resource.name == f"node/{resource.inputs['metadata']['name']}", "a node's labels do not move with a pool's name"
+            assert resource.aliases == (f"{parent.name}-{resource.name}",)
+        else:
+            assert resource.name.startswith(f"{parent.name}-"), f"{resource.urn} would not follow a rename of {parent.name}"
 
 
 def test_every_object_goes_through_the_one_explicit_provider(run: Run) -> None:
@@ -196,7 +200,8 @@ def test_a_new_secret_restarts_the_pods_that_read_it(tmp_path: Path) -> None:
     annotations = [
         declare_plan(plan, tmp_path, secrets=secrets)
         .one("Deployment", "llama-70b-deployment")
-        .inputs["spec"]["template"]["metadata"]["annotations"]
+        .inputs["spec"]["template"]["metadata"]
+        .get("annotations", {})
         for secrets in ({}, {"api-key": "first"}, {"api-key": "second"})
     ]
     key = "numawise.dev/credentials-checksum"
@@ -296,3 +301,9 @@ def test_adopted_objects_and_no_others_take_their_fields_from_whoever_set_them(t
     }
     assert forced == set(adopt)
     assert not any(force in json.dumps(resource.inputs) for resource in declare_plan(cluster_plan(), tmp_path).resources)
+
+
+def test_labels_are_applied_only_where_the_node_is_there(run: Run) -> None:
+    for resource in objects_of(run):
+        expected = ("numawise-node-exists",) * 2 if resource.type.endswith(":NodePatch") else ()
+        assert resource.before_hooks == expected, resource.urn

@@ -207,7 +207,7 @@ def daemon_set(*images: str, **metadata: Any) -> dict[str, Any]:
 def test_a_device_plugin_is_known_by_its_image(image: str) -> None:
     (plugin,) = look(daemon_sets=(daemon_set("busybox:1", image, labels={"a": "b"}),)).device_plugins
     assert plugin.key == ObjectKey(kind="DaemonSet", namespace="kube-system", name="plugin")
-    assert (plugin.image, plugin.labels, plugin.node_selector) == (image, {"a": "b"}, {"gpu": "yes"})
+    assert (plugin.image, plugin.labels, plugin.pod) == (image, {"a": "b"}, {"nodeSelector": {"gpu": "yes"}})
 
 
 def test_other_daemon_sets_are_no_plugins_and_one_with_two_such_containers_is_one() -> None:

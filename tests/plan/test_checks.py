@@ -169,7 +169,7 @@ def test_each_sequence_needs_a_block_for_its_state(sequences: int, holds_low: bo
 )
 def test_block_sizes_that_no_backend_takes(kind: str, name: str, size: int, nearest: int | None) -> None:
     refusal = block_size_refusal(small(kind), device(name, torch_gib=1), size)
-    assert refusal == (nearest and f"is {size}; the attention backends take multiples of 16. Use {nearest}.")
+    assert (refusal and refusal.sentence) == (nearest and f"is {size}; the attention backends take multiples of 16. Use {nearest}.")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def parts_of(plan: ClusterPlan) -> tuple[Part, ...]:
 def test_the_program_declares_the_objects_of_the_parts_and_no_others(plan: ClusterPlan, tmp_path: Path) -> None:
     run = declare_plan(plan, tmp_path, secrets=dict.fromkeys(SECRETS, "value"))
     declared = {resource.name for resource in run.resources if resource.type.startswith("kubernetes:")}
-    assert declared == {f"{part.name}-{child.name}" for part in parts_of(plan) for child in part.children}
+    assert declared == {part.resource_name(child) for part in parts_of(plan) for child in part.children}
     components = {(resource.type, resource.name) for resource in run.resources if not resource.custom}
     assert components == {(part.token, part.name) for part in parts_of(plan)}
 

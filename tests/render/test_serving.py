@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from infra.agents import gate
-from infra.plan.model import ClusterPlan, ModelPlan
+from infra.plan.model import ClusterPlan, ModelPlan, Slot
 from infra.render.serving.gate import gate_files
 from infra.render.serving.model import endpoint, model_part
 from tests.support.builders import STACK, changed, cluster_plan, model_plan, pool_plan, whole_node_model
@@ -115,9 +117,9 @@ def test_a_sidecars_own_security_settings_are_kept() -> None:
     assert context["allowPrivilegeEscalation"] is False
 
 
-def test_the_gate_gets_the_slots_and_reads_what_render_writes() -> None:
+def test_the_gate_gets_the_places_and_reads_what_render_writes() -> None:
     expected = json.loads(gate_files(PLAN, QWEN)["plan.json"])
-    assert expected["slots"] == [{"numaNodes": [0, 1], "memoryNuma": []}]
+    assert expected["places"] == [{"numaNodes": [0, 1], "gpus": [[0, 4], [1, 4]], "memoryNuma": []}]
     assert expected["rankBinding"] == {"numaNodeOfRank": [0, 0, 0, 0, 1, 1, 1, 1]}
     assert (expected["gpus"], expected["cpus"], expected["exclusiveCpus"], expected["mode"]) == (8, 48, True, "enforce")
     cpus = [*range(1, 13), *range(57, 69), *range(113, 125), *range(169, 181)]
@@ -131,11 +133,14 @@ def test_the_gate_only_warns_under_a_policy_that_promises_no_alignment() -> None
     assert json.loads(gate_files(cluster_plan(node_pools=(pool,), models=(LLAMA,)), LLAMA)["plan.json"])["mode"] == "warn"
 
 
-def test_one_changed_byte_of_the_gates_plan_restarts_the_pods() -> None:
-    annotations = [
-        of(model)["Deployment"]["spec"]["template"]["metadata"]["annotations"] for model in (LLAMA, changed(LLAMA, gpus_per_pod=2))
-    ]
-    assert annotations[0] != annotations[1]
+def test_neither_the_gate_nor_more_proven_places_restart_the_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = of(LLAMA)
+    more = changed(LLAMA, places=(Slot(numa_nodes=(1,), gpus=(4, 5, 6, 7), cpu_count=32, cpus_example=(), memory_numa=(1,)),))
+    monkeypatch.setattr("infra.render.serving.gate.source_of", lambda agent: f"# another {agent}")
+    after = of(more)
+    assert after["ConfigMap"]["data"]["gate.py"] != before["ConfigMap"]["data"]["gate.py"]
+    assert after["ConfigMap"]["data"]["plan.json"] != before["ConfigMap"]["data"]["plan.json"]
+    assert after["Deployment"] == before["Deployment"]
 
 
 def test_the_gate_is_the_entry_of_the_main_container_from_its_config_map() -> None:

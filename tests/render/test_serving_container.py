@@ -141,3 +141,9 @@ def test_credentials_are_referred_to_never_written() -> None:
     values = variables(LLAMA, ("api-key", "hub-token"))
     assert values["VLLM_API_KEY"] == {"secretKeyRef": {"name": "llama-70b-credentials", "key": "api-key"}}
     assert values["HF_TOKEN"] == {"secretKeyRef": {"name": "llama-70b-credentials", "key": "hub-token"}}
+
+
+def test_a_named_secret_gives_both_variables_and_either_may_be_missing_there() -> None:
+    values = variables(changed(LLAMA, credentials_secret="vllm-keys"))
+    for variable, key in (("VLLM_API_KEY", "api-key"), ("HF_TOKEN", "hub-token")):
+        assert values[variable] == {"secretKeyRef": {"name": "vllm-keys", "key": key, "optional": True}}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from infra.catalog.types import Accelerator
+from infra.diagnosis import Diagnosis
+from infra.offers import Offer
 from infra.plan.architecture.types import Architecture
 
 # by max_model_len: AITER's unified attention prefers 64, short contexts waste less with 16
@@ -27,7 +29,7 @@ def stated_block_size(accelerator: Accelerator, *, given: int | None, expected: 
     return expected if given is None and accelerator.vendor == "amd" else given
 
 
-def block_size_refusal(architecture: Architecture, accelerator: Accelerator, block_size: int) -> str | None:
+def block_size_refusal(architecture: Architecture, accelerator: Accelerator, block_size: int) -> Diagnosis | None:
     """Why no attention backend takes this block size, with the nearest that one does; None where it works.
 
     Source: the backends' supported kernel block sizes in vLLM 0.33.0: multiples of 16; AITER's MLA takes any.
@@ -35,4 +37,9 @@ def block_size_refusal(architecture: Architecture, accelerator: Accelerator, blo
     if block_size % BLOCK_STEP == 0 or (architecture.is_mla and accelerator.vendor == "amd"):
         return None
     near = max(BLOCK_STEP, round(block_size / BLOCK_STEP) * BLOCK_STEP)
-    return f"is {block_size}; the attention backends take multiples of {BLOCK_STEP}. Use {near}."
+    return Diagnosis(
+        path="blockSize",
+        code="BlockSize",
+        message=f"is {block_size}; the attention backends take multiples of {BLOCK_STEP}",
+        offers=(Offer.of(f"use {near}", ("model.blockSize", near)),),
+    )

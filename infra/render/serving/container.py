@@ -92,7 +92,11 @@ def environment(model: ModelPlan, secrets: Iterable[str]) -> list[dict[str, Any]
     if "VLLM_HOST_IP" not in values:
         entries.append({"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}})
     for variable, key in (("VLLM_API_KEY", "api-key"), ("HF_TOKEN", "hub-token")):
-        if key in secrets:
+        if model.engine.credentials_secret is not None:
+            # Which of the two keys it has is its owner's business; check() says what is missing.
+            reference = {"name": model.engine.credentials_secret, "key": key, "optional": True}
+            entries.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
+        elif key in secrets:
             entries.append(
                 {"name": variable, "valueFrom": {"secretKeyRef": {"name": names.credentials(model), "key": key}}},
             )

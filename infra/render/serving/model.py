@@ -9,8 +9,8 @@ from infra.plan.model import ClusterPlan, ModelPlan
 from infra.render import names
 from infra.render.device_plugins import PLUGIN_TOKEN
 from infra.render.guard import GUARD_PART
-from infra.render.labels import CHECKSUM, labels, selector
-from infra.render.manifest import Manifest, checksum, config_map, metadata, service_account
+from infra.render.labels import labels, selector
+from infra.render.manifest import Manifest, config_map, metadata, service_account
 from infra.render.namespaces import NAMESPACES_PART
 from infra.render.nodes import POOL_TOKEN
 from infra.render.part import Object, Part, Wait, child, in_apply_order, key_of_part
@@ -56,21 +56,21 @@ def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], s
         explain=False,
         program=True,
     )
-    files = gate_files(plan, model)
     yield child(service_account(names.workload(model), model.namespace, all_labels))
-    if secrets:
+    if secrets and model.engine.credentials_secret is None:
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": metadata(names.credentials(model), all_labels, namespace=model.namespace),
         }
         yield child(secret, secret_keys=secrets)
-    yield child(config_map(names.gate(model), model.namespace, all_labels, files))
+    yield child(config_map(names.gate(model), model.namespace, all_labels, gate_files(plan, model)))
     yield child(network_policy(model, all_labels))
     if model.placement.replicas > 1:
         yield child(pod_disruption_budget(model, all_labels))
+    # No checksum of the gate's files: each container reads those of the day it starts, and no new gate is worth a restart.
     template = {
-        "metadata": {"labels": dict(all_labels), "annotations": {CHECKSUM: checksum(files)}},
+        "metadata": {"labels": dict(all_labels)},
         "spec": pod_spec(plan, model, secrets=secrets),
     }
     object_metadata = metadata(names.workload(model), all_labels, namespace=model.namespace)
