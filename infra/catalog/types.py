@@ -282,6 +282,7 @@ class EngineFacts(Fact):
     version: str
     classes_without_pipeline_parallel: Annotated[frozenset[str], Field(strict=False)]
     quantization_methods: Annotated[frozenset[str], Field(strict=False)]
+    quantization_overrides: dict[str, Texts]
 
 
 class Pin(Entry):

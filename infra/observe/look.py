@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +19,9 @@ from infra.units import format_millicpu, parse_millicpu
 # Part of the image names of the device plugins of both vendors, their operators' and the clouds' copies included.
 _PLUGIN_IMAGES = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "amdgpu-device-plugin")
 _AT_A_TIME = 16
+OBSERVED_KUBELET_CONFIG = (
+    "numawise.dev/observed-kubelet-config"  # node annotation: the kubelet's configuration (what configz answers) as JSON
+)
 
 
 def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> ClusterObservation:
@@ -78,7 +82,7 @@ def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode
     status = raw.get("status") or {}
     ready = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), {})
     kubelet, why = (
-        _configz(client, raw["metadata"]["name"]) if planned and ready.get("status") == "True" else (None, "the node is not Ready")
+        _configuration(client, raw["metadata"]) if planned and ready.get("status") == "True" else (None, "the node is not Ready")
     )
     return ObservedNode(
         name=raw["metadata"]["name"],
@@ -97,6 +101,17 @@ def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode
         kubelet=kubelet,
         kubelet_unreadable=why,
     )
+
+
+def _configuration(client: Client, metadata: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+    """The annotation, where somebody who may read the kubelet wrote what it runs; else the kubelet itself."""
+    try:
+        observed = json.loads((metadata.get("annotations") or {})[OBSERVED_KUBELET_CONFIG])
+        if isinstance(observed, dict):
+            return observed, ""
+    except (KeyError, TypeError, ValueError):
+        pass
+    return _configz(client, metadata["name"])
 
 
 def _configz(client: Client, node: str) -> tuple[Mapping[str, Any] | None, str]:

@@ -15,6 +15,7 @@ from infra.config.models import Model
 from infra.diagnosis import Diagnosis
 from infra.errors import NumawiseError, PlanError
 from infra.offers import Offer
+from infra.plan.aiter import aiter_reasons, uses_aiter
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
@@ -40,6 +41,7 @@ from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 _FIELDS = ("dtype", "quantization", "kvCacheDtype", "vllmVersion")
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
+MEMORY_FIELDS = ("dtype", "quantization", "kvCacheDtype")  # what the memory model calls fields of a model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +95,9 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     try:
         return _size_model(model, path, hardware)
     except NumawiseError as error:
-        problems = (p.at(f"{path}.{p.path}") if p.path in _FIELDS else p for p in error.problems)
-        raise type(error)(problems) from None
+        raise type(error)(
+            problem.at(f"{path}.{problem.path}") if problem.path in MEMORY_FIELDS else problem for problem in error.problems
+        ) from None
 
 
 def model_problems(model: Model, path: str, vendor: Vendor) -> list[Diagnosis]:
@@ -157,7 +160,9 @@ def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         memory=memory,
         gpu_memory_utilization=utilization,
         max_model_len=max_model_len,
-        block_size=stated_block_size(hardware.accelerator, given=model.block_size, expected=memory.block_size),
+        block_size=stated_block_size(
+            hardware.accelerator, given=model.block_size, expected=memory.block_size, aiter=uses_aiter(model.env)
+        ),
         resources=resources,
         startup=budget,
         max_surge=surge,
@@ -169,6 +174,7 @@ def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
             *choice.reasons,
             length_reason,
             *memory_sentences,
+            *aiter_reasons(architecture, hardware.accelerator, release, model.env),
             *resources.reasons,
             strategy_reason,
             *budget.reasons,

@@ -11,6 +11,7 @@ GATE_MOUNT = "/etc/numawise"
 HTTP_PORT = 8000
 GUARD = "numawise-guard"
 MAIN_CONTAINER = "vllm"
+MODELS_VOLUME = "models"  # the claim with the weights: what init containers mount to write there
 # Secret of the stack -> its key in a model's credentials Secret.
 SECRETS = {"apiKey": "api-key", "hubToken": "hub-token"}
 

@@ -192,6 +192,7 @@ def test_block_sizes_where_none_is_given(kind: str, name: str, length: int, size
 )
 def test_a_block_size_is_stated_where_given_and_on_amd(name: str, given: int | None, stated: int | None) -> None:
     assert stated_block_size(device(name, torch_gib=1), given=given, expected=64) == stated
+    assert stated_block_size(device(name, torch_gib=1), given=given, expected=64, aiter=True) == given
 
 
 @pytest.mark.parametrize(

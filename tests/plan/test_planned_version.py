@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.catalog.engine_releases import engine_release, known_releases
-from infra.errors import PlanError
+from infra.errors import NumawiseError, PlanError
 from infra.plan.model import ModelPlan
 from infra.render.serving.container import environment, vllm_command
 from tests.plan.test_cluster import plan, with_change
@@ -87,3 +87,19 @@ def test_what_a_version_does_not_take_is_an_error(changes: dict[str, Any], path:
     with pytest.raises(PlanError) as error:
         planned(**changes)
     assert [(problem.path, problem.code) for problem in error.value.problems] == [(path, code)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "said"),
+    [
+        ({"model": "Qwen/Qwen3-8B-FP8", "quantization": "awq"}, "quantization", "vLLM refuses any other method than fp8"),
+        ({"quantization": "gptq"}, "quantization", "needs a checkpoint that is quantised so"),
+        ({"dtype": "bf17"}, "dtype", "one of auto"),
+        ({"kvCacheDtype": "fp9"}, "kvCacheDtype", "Known: auto"),
+    ],
+)
+def test_what_the_memory_model_refuses_is_told_at_the_models_field(changes: dict[str, Any], path: str, said: str) -> None:
+    with pytest.raises(NumawiseError) as error:
+        planned(**changes)
+    assert {problem.path for problem in error.value.problems} == {f"models[0].{path}"}
+    assert all(said in problem.message for problem in error.value.problems)

@@ -247,3 +247,25 @@ def test_the_rollout_is_the_planned_one() -> None:
     spec = of(model_plan("m", pool_plan("h100"), max_surge=1, max_unavailable=0))["Deployment"]["spec"]
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert spec["progressDeadlineSeconds"] == 1300
+
+
+@pytest.mark.parametrize(
+    ("field", "mounts", "read_only"),
+    [
+        ("init_containers", [{"name": "models", "mountPath": "/m"}], False),
+        ("init_containers", [{"name": "models", "mountPath": "/m", "readOnly": False}], False),
+        ("init_containers", [{"name": "models", "mountPath": "/m", "readOnly": True}], True),
+        ("init_containers", [{"name": "cache", "mountPath": "/c"}], True),
+        ("init_containers", None, True),
+        ("sidecars", [{"name": "models", "mountPath": "/m"}], False),
+    ],
+)
+def test_the_claim_can_be_written_by_what_mounts_it_to_write(
+    field: str, mounts: list[dict[str, Any]] | None, read_only: bool
+) -> None:
+    container = {"name": "fetch", "image": "busybox:1.37"} | ({} if mounts is None else {"volumeMounts": mounts})
+    spec = pod(changed(LLAMA, **{field: (container,)}))
+    volume = next(volume for volume in spec["volumes"] if volume["name"] == "models")
+    assert volume["persistentVolumeClaim"].get("readOnly", False) is read_only
+    server = next(mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "models")
+    assert server["readOnly"] is True

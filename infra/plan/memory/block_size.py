@@ -19,14 +19,15 @@ def default_block_size(architecture: Architecture, accelerator: Accelerator, max
     return next(size for limit, size in AMD_BLOCK_SIZES if limit is None or max_model_len <= limit)
 
 
-def stated_block_size(accelerator: Accelerator, *, given: int | None, expected: int) -> int | None:
+def stated_block_size(accelerator: Accelerator, *, given: int | None, expected: int, aiter: bool = False) -> int | None:
     """What the server is told with --block-size; None where its attention backend chooses. `expected` is the estimate's.
 
     A stated size rules out every backend that does not take it, and vLLM warns where one of those would have been the better: on NVIDIA
-    only what is given is stated. On AMD the size follows the context; vLLM's own backends there take multiples of 16.
+    only what is given is stated. On AMD the size follows the context; vLLM's own backends there take multiples of 16,
+    AITER's flash attention 16 and 32 alone: with `aiter` its backend chooses.
     Source: vLLM 0.33.0, platforms/cuda.py and the backends' supported kernel block sizes.
     """
-    return expected if given is None and accelerator.vendor == "amd" else given
+    return expected if given is None and accelerator.vendor == "amd" and not aiter else given
 
 
 def block_size_refusal(architecture: Architecture, accelerator: Accelerator, block_size: int) -> Diagnosis | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from infra.kubelet import KubeletRefuses
 from infra.plan.model.kubelet import KubeletPlan
@@ -86,19 +85,15 @@ def no_room(
     pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: Sequence[tuple[int, int]]
 ) -> list[Failure]:
     """`unplaced` are the positions of pod shapes and how many pods of each found no node."""
-    # The same number for all of them, which takes a search to find.
-    required = cache(lambda: _nodes_required(pool, candidate, capacity))
-    return [_no_room(pool, candidate, capacity, shape, required) for shape in unplaced]
+    return [_no_room(pool, candidate, capacity, shape) for shape in unplaced]
 
 
-def _no_room(
-    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int], required: Callable[[], int]
-) -> Failure:
+def _no_room(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Failure:
     position, _ = unplaced
     one_pod = tuple(int(other == position) for other in range(len(candidate.shapes)))
     shortfall = capacity.shortfall(candidate.shapes, one_pod)
     if shortfall is None:
-        finding = _too_few_nodes(pool, candidate, capacity, unplaced, required)
+        finding = _too_few_nodes(pool, candidate, capacity, unplaced)
     else:
         finding = _too_large(pool, candidate, position, shortfall)
     return Failure(policy=candidate.topology_policy, finding=finding, final=candidate.shapes == pool.pods)
@@ -120,9 +115,7 @@ def _too_large(pool: GpuPool, candidate: CandidateConfiguration, position: int, 
     )
 
 
-def _too_few_nodes(
-    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int], required: Callable[[], int]
-) -> Finding:
+def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Finding:
     position, pods = unplaced
     pod = candidate.shapes[position]
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""

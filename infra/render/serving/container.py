@@ -124,7 +124,7 @@ def main_container(model: ModelPlan, secrets: Iterable[str]) -> dict[str, Any]:
         "securityContext": dict(restricted_container()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": "models", "mountPath": model.engine.storage.mount_path, "readOnly": True},
+            {"name": names.MODELS_VOLUME, "mountPath": model.engine.storage.mount_path, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
             {"name": "cache", "mountPath": _CACHE},
             {"name": "gate", "mountPath": names.GATE_MOUNT, "readOnly": True},
