@@ -63,7 +63,10 @@ def unknown_keys(keys: Iterable[object]) -> Iterator[Diagnosis]:
     known = [CLUSTER_KEY, *(f"numawise:{name}" for name in SECRET_KEYS)]
     strange = [key for key in keys if isinstance(key, str) and key.startswith("numawise:") and key not in known]
     for key in strange[:MOST_OF_A_KIND]:
-        hint = did_you_mean(key, known) or f" Known are {', '.join(known)}."
+        hint = (
+            did_you_mean(key.removeprefix("numawise:"), [name.removeprefix("numawise:") for name in known])
+            or f" Known are {', '.join(known)}."
+        )
         yield Diagnosis(below("", key).removeprefix("."), "UnknownKey", f"is no known key of the stack's configuration.{hint}")
 
 

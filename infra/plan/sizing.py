@@ -38,7 +38,6 @@ from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
 # Fields of a model that its architecture and memory name without saying whose they are.
-_FIELDS = ("dtype", "quantization", "kvCacheDtype", "vllmVersion")
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
 MEMORY_FIELDS = ("dtype", "quantization", "kvCacheDtype")  # what the memory model calls fields of a model

@@ -6,6 +6,7 @@ from typing import Any
 
 from infra.plan.model import ClusterPlan, ModelPlan, NumaNodePlan, PoolPlan, Slot, SlotGroup
 from infra.report.fit import memory_as_json
+from infra.report.plan_text import shape_in_words
 from infra.units import format_bytes, format_cpu_list
 
 
@@ -112,7 +113,7 @@ def plan_as_markdown(plan: ClusterPlan, *, stack: str) -> str:
         kubelet = pool.kubelet
         reserved = format_cpu_list(cpu for node in pool.hardware.numa_nodes for cpu in node.reserved_cpus)
         lines.append(
-            f"| {pool.name} | {len(pool.nodes.names)} | {pool.hardware.node_shape} | {kubelet.topology_manager_policy} | "
+            f"| {pool.name} | {len(pool.nodes.names)} | {shape_in_words(pool)} | {kubelet.topology_manager_policy} | "
             f"{kubelet.topology_manager_scope} | {kubelet.memory_manager_policy} | {reserved or '-'} | "
             f"{pool.idle_gpus} / {pool.stranded_gpus} |"
         )

@@ -33,7 +33,7 @@ def _screenful(plan: ClusterPlan) -> Iterator[str]:
         names = f" ({_some(pool.nodes.names)})" if pool.nodes.names_given else ""
         kubelet = pool.kubelet
         reserved = format_cpu_list(cpu for node in pool.hardware.numa_nodes for cpu in node.reserved_cpus)
-        yield f"pool {pool.name}: {len(pool.nodes.names)} x {_shape(pool)}{names}, each {pool.allocatable.gpus} x {pool.hardware.sku}"
+        yield f"pool {pool.name}: {len(pool.nodes.names)} x {shape_in_words(pool)}{names}, each {pool.allocatable.gpus} x {pool.hardware.sku}"
         yield (
             f"  kubelet: topology manager {kubelet.topology_manager_policy} by {kubelet.topology_manager_scope}, memory manager {kubelet.memory_manager_policy}, "
             f"reserved CPUs {reserved or 'none'}"
@@ -72,7 +72,8 @@ def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def _shape(pool: PoolPlan) -> str:
+def shape_in_words(pool: PoolPlan) -> str:
+    """What the machines of a pool are: the id of their shape in the catalog, or that their topology was given."""
     return "given topology" if pool.hardware.node_shape == "inline" else pool.hardware.node_shape
 
 
@@ -88,7 +89,7 @@ def _explained(plan: ClusterPlan) -> Iterator[str]:
     for pool in plan.node_pools:
         names = f" ({_some(pool.nodes.names)})" if pool.nodes.names_given else ""
         yield ""
-        yield f"pool {pool.name}: {len(pool.nodes.names)} x {_shape(pool)}{names}, {pool.hardware.sku}"
+        yield f"pool {pool.name}: {len(pool.nodes.names)} x {shape_in_words(pool)}{names}, {pool.hardware.sku}"
         for node in pool.hardware.numa_nodes:
             yield (
                 f"  NUMA node {node.id}: GPUs {format_cpu_list(node.gpus) or '-'}; CPUs {format_cpu_list(node.cpus)}, "

@@ -383,9 +383,9 @@ def test_the_schema_of_the_editor_describes_a_topology_as_the_catalog_has_it() -
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("numawise:hubTokn", "Did you mean 'numawise:hubToken'"),
-        ("numawise:apikey", "Did you mean 'numawise:apiKey'"),
-        ("numawise:clusters", "Did you mean 'numawise:cluster'"),
+        ("numawise:hubTokn", "Did you mean 'hubToken'"),
+        ("numawise:apikey", "Did you mean 'apiKey'"),
+        ("numawise:clusters", "Did you mean 'cluster'"),
         ("numawise:nodePools", "Known are numawise:cluster, numawise:apiKey, numawise:hubToken"),
     ],
 )
