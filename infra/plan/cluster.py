@@ -43,7 +43,7 @@ from infra.plan.pool.decision import PodDecision, PoolDecision
 from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.service_names import NamedModel, service_name_problems
-from infra.plan.sizing import EqualModels, SizedModel
+from infra.plan.sizing import EqualModels, SizedModel, model_problems
 from infra.plan.strategy import strategy_of
 from infra.plan.trial import Outcome, Trials
 
@@ -85,6 +85,8 @@ def _plan(config: StackConfig, known: _Known) -> _Planned:
     for index, model in enumerate(config.models):
         pool = hardware.get(model.node_pool)
         if pool is None:
+            # Without a machine, what the model itself has wrong can still be told.
+            problems += model_problems(model, f"models[{index}]", "nvidia")
             continue
         path = f"models[{index}]"
         with _collected(problems, model=path, pool=pool.path):

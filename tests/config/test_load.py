@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from infra.config.load import cluster_document, load_stack_file, names_a_stack, parse_cluster_document, stack_file
+from infra.config.load import SECRET_KEYS, cluster_document, load_stack_file, names_a_stack, parse_cluster_document, stack_file
 from infra.config.schema import schema_text, stack_file_schema
 from infra.errors import ConfigError
+from infra.render.names import SECRETS
 from tests.support.documents import small_document, with_change
 
 
@@ -376,3 +378,35 @@ def test_the_schema_of_the_editor_describes_a_topology_as_the_catalog_has_it() -
     assert definitions["StackConfig"]["properties"]["namespace"] == {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Namespace"}]}
     committed = Path(__file__).resolve().parents[2] / "stacks/schema.json"
     assert committed.read_text() == schema_text(), "run python -m infra schema > stacks/schema.json"
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("numawise:hubTokn", "Did you mean 'hubToken'"),
+        ("numawise:apikey", "Did you mean 'apiKey'"),
+        ("numawise:clusters", "Did you mean 'cluster'"),
+        ("numawise:nodePools", "Known are numawise:cluster, numawise:apiKey, numawise:hubToken"),
+    ],
+)
+def test_a_key_of_ours_beside_the_document_that_nothing_reads_is_an_error(tmp_path: Path, key: str, hint: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(json.dumps({"config": {"numawise:cluster": with_change("namespce", "x"), key: {"secure": "v1:x"}}}))
+    with pytest.raises(ConfigError) as caught:
+        load_stack_file(path)
+    problems = {problem.path: problem.message for problem in caught.value.problems}
+    assert hint in problems[key] and "namespce" in problems
+
+
+def test_secrets_and_keys_of_others_may_stand_beside_the_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    keys = {f"numawise:{name}": {"secure": "v1:x"} for name in SECRET_KEYS} | {
+        "aws:region": "eu-west-1",
+        "pulumi:disable-default-providers": ["*"],
+    }
+    path.write_text(json.dumps({"config": {"numawise:cluster": small_document(), **keys}}))
+    assert load_stack_file(path).models[0].name == "llama-70b"
+
+
+def test_each_secret_of_the_stack_reaches_a_key_of_the_credentials() -> None:
+    assert tuple(SECRETS) == SECRET_KEYS
