@@ -44,8 +44,6 @@ from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.sizing import EqualModels, SizedModel
 
-NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
-
 
 def plan_stack(config: StackConfig) -> ClusterPlan:
     """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan."""
@@ -63,14 +61,6 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
         with _collected(problems):
             sized[index] = equal_models.size(model, f"models[{index}]", pool)
             warnings += sized[index].warnings
-    if config.kubernetes_version != NEWEST_PROVEN:
-        warnings.append(
-            Diagnosis.warning(
-                path="kubernetesVersion",
-                code="AdmissionNotProven",
-                message=f"is {config.kubernetes_version}: admission is proven against the kubelet of {NEWEST_PROVEN}, and older ones differ in places",
-            )
-        )
     warnings += _device_group_warnings(config, hardware)
     warnings += keys_without_effect(config)
     pools: list[PoolPlan] = []

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from infra.kubelet.configuration.decode import load
-from infra.kubelet.configuration.versions import PROVEN
+from infra.kubelet.configuration.versions import NEWEST
 from infra.kubelet.managers.topology import RESTRICTED, SINGLE_NUMA_NODE
 from infra.units import parse_bytes
 
@@ -86,4 +86,4 @@ def default_of(name: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _defaults() -> Mapping[str, Any]:
-    return load({}, kubernetes_version=PROVEN).fields
+    return load({}, kubernetes_version=NEWEST).fields
