@@ -49,3 +49,15 @@ def read_causes(client: Callable[[], Client | None], workload: Mapping[str, Any]
         if (event.get("involvedObject") or {}).get("name", "").startswith(name)
     ]
     return causes(pods, events)
+
+
+def node_exists_hook(client: Callable[[], Client | None]) -> pulumi.ResourceHook:
+    """Before the labels of a node are applied: an apply for a node that has left the cluster meanwhile would make a Node that no machine stands for."""
+
+    async def exists(args: pulumi.ResourceHookArgs) -> None:
+        name = ((args.new_inputs or {}).get("metadata") or {}).get("name", "")
+        cluster = client()
+        if cluster is not None and await asyncio.to_thread(cluster.find, f"/api/v1/nodes/{name}") is None:
+            raise RuntimeError(f"{name} is no node of the cluster any more: its labels are left alone; run the update again")
+
+    return pulumi.ResourceHook("numawise-node-exists", exists)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,20 +10,23 @@ import pulumi
 
 from components.apply import apply
 from components.base import Component
+from components.rolled_out import RolloutWaits
 from infra.kinds import kind_of
-from infra.observe.client import Client
 from infra.render.manifest import Manifest
 from infra.render.part import Object, Part
 
-_WAIT_FOR = "pulumi.com/waitFor"
+# Every object has it: so the provider waits until the object is there and its controller has seen it, and no longer.
+# pulumi.com/skipAwait would skip the wait for its deletion too.
+_NO_WAIT = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declaring:
-    """What all parts of a program share: the error hook, a client of the cluster, adopted objects, and the stack's secrets."""
+    """What all parts of a program share: the error hook, the waits for workloads, adopted objects, and the stack's secrets."""
 
     explain: pulumi.ErrorHook
-    client: Callable[[], Client | None]
+    existing: pulumi.ResourceHook  # of patches: whether the object that they patch is there
+    waits: RolloutWaits
     adopt: Sequence[str] = ()  # Kind/namespace/name of objects that this stack takes over
     secrets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)  # `api-key`, `hub-token`
 
@@ -47,7 +50,7 @@ class PartComponent(Component):
             order = kind_of(child.manifest).order
             before = [resource for earlier in by_order if earlier < order for resource in by_order[earlier]]
             resource = apply(
-                f"{part.name}-{child.name}",
+                part.resource_name(child),
                 self.manifest_of(child),
                 self._options(child, before),
                 patch=child.patch,
@@ -59,11 +62,11 @@ class PartComponent(Component):
         self.register_outputs({**part.facts, **self.outputs()})
 
     def manifest_of(self, child: Object) -> Manifest:
-        """The object as the engine gets it; the annotation by which the provider waits for a condition is the engine's alone."""
-        if child.wait is None or not child.wait.condition:
+        """The object as the engine gets it; the annotation by which the provider leaves the wait to the program is the engine's alone."""
+        if child.wait is None or not child.wait.program:
             return child.manifest
         metadata = child.manifest["metadata"]
-        annotations = {**metadata.get("annotations", {}), _WAIT_FOR: f"condition={child.wait.condition}"}
+        annotations = {**metadata.get("annotations", {}), **_NO_WAIT}
         return {**child.manifest, "metadata": {**metadata, "annotations": annotations}}
 
     def declared(self, child: Object, resource: pulumi.CustomResource) -> None:
@@ -75,6 +78,13 @@ class PartComponent(Component):
 
     def _options(self, child: Object, before: Sequence[pulumi.Resource]) -> pulumi.ResourceOptions:
         options = self.child(after=before, retain_on_delete=child.retain or None)
+        options.aliases = [pulumi.Alias(name=name) for name in child.earlier_names if name != child.resource_name] or None
+        if child.patch:
+            options.hooks = pulumi.ResourceHookBinding(
+                before_create=[self.declaring.existing], before_update=[self.declaring.existing]
+            )
+        if child.released:
+            options.ignore_changes = ["metadata"]
         if child.wait is not None:
             options.custom_timeouts = pulumi.CustomTimeouts(
                 create=f"{child.wait.create_seconds}s",

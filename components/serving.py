@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pulumi
-from pulumi_kubernetes.apps.v1 import Deployment
 
 from components.part import Declaring, PartComponent
-from components.rolled_out import when_rolled_out
+from infra.kinds import key_of
+from infra.observe.rollouts import WORKLOAD_KINDS
 from infra.render.labels import CREDENTIALS_CHECKSUM
 from infra.render.manifest import Manifest, checksum
 from infra.render.part import Object, Part
@@ -43,14 +43,14 @@ class ServingComponent(PartComponent):
         # Pods read a Secret when they start: a new one restarts them.
         manifest = copy.deepcopy(manifest)
         for template in pod_templates(manifest):
-            template["metadata"]["annotations"][CREDENTIALS_CHECKSUM] = pulumi.Output.all(**secrets).apply(checksum)
+            template["metadata"].setdefault("annotations", {})[CREDENTIALS_CHECKSUM] = pulumi.Output.all(**secrets).apply(checksum)
         return manifest
 
     def declared(self, child: Object, resource: pulumi.CustomResource) -> None:
-        if child.wait is not None and child.wait.every_replica and isinstance(resource, Deployment):
-            self.endpoint = when_rolled_out(
-                resource, child.manifest, self._answers, client=self.declaring.client, timeout_seconds=child.wait.update_seconds
-            )
+        key = key_of(child.manifest)
+        if child.wait is not None and key.kind in WORKLOAD_KINDS:
+            seconds = child.wait.update_seconds
+            self.endpoint = self.declaring.waits.when_ready(resource, key, self._answers, timeout_seconds=seconds)
 
     def outputs(self) -> Mapping[str, Any]:
         return {"endpoint": self._answers}

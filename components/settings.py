@@ -10,6 +10,7 @@ import pulumi
 from infra.config.cluster import StackConfig
 from infra.config.load import CLUSTER_KEY, cluster_document, parse_cluster_document
 from infra.errors import ConfigError
+from infra.observe.secrets import given_twice
 from infra.render.names import SECRETS
 
 
@@ -35,4 +36,7 @@ def load_settings() -> Settings:
     if document is None:
         document = cluster_document({"config": {}}, source=f"stacks/Pulumi.{stack}.yaml")
     secrets = {key: value for name, key in SECRETS.items() if (value := reader.get_secret(name)) is not None}
-    return Settings(stack=stack, config=parse_cluster_document(document), secrets=secrets)
+    config = parse_cluster_document(document)
+    if twice := list(given_twice(config, secrets)):
+        raise ConfigError(twice)
+    return Settings(stack=stack, config=config, secrets=secrets)

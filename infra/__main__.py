@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import NumawiseError
 from infra.report.document import json_text
 
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     name = arguments[0]
     if name not in COMMANDS:
         print(
-            f"python -m infra: {name!r} is no command.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}.",
+            f"python -m infra: {shown(name)} is no command.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}.",
             file=sys.stderr,
         )
         return 2

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from fractions import Fraction
 from math import ceil
 
+from infra.diagnosis import shown
+
 _SUFFIXES = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
@@ -39,13 +41,13 @@ def parse_quantity(value: str | int | float) -> Fraction:
     """The exact value of a Kubernetes quantity (`500m`, `128Gi`, `1e3`, 4); ValueError says what is wrong with it."""
     match = _QUANTITY.match(str(value).strip() if isinstance(value, str) else repr(value))
     if match is None:
-        raise ValueError(f"{value!r} is no quantity; {_quantity_remedy(str(value))}")
+        raise ValueError(f"{shown(value)} is no quantity; {_quantity_remedy(str(value))}")
     number, exponent, suffix = match.groups()
     if len(number) > _LONGEST:
         raise ValueError(f"{str(value)[:20]}... has {len(number)} digits; {_LARGEST_IN_WORDS}")
     amount = Fraction(number) * (Fraction(10) ** int(exponent[1:]) if exponent else _SUFFIXES[suffix or ""])
     if abs(amount) > LARGEST:
-        raise ValueError(f"{value!r} is too much; {_LARGEST_IN_WORDS}")
+        raise ValueError(f"{shown(value)} is too much; {_LARGEST_IN_WORDS}")
     return amount
 
 
@@ -107,10 +109,10 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", part, re.ASCII)
         if match is None:
-            raise ValueError(f"{text!r} is no CPU list; write it like 0-55,112-167")
+            raise ValueError(f"{shown(text)} is no CPU list; write it like 0-55,112-167")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise ValueError(f"{text!r} is no CPU list: {part} runs backwards")
+            raise ValueError(f"{shown(text)} is no CPU list: {part} runs backwards")
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.diagnosis import Diagnosis, did_you_mean, in_order
+from infra.diagnosis import Diagnosis, below, did_you_mean, in_order, shown
 
 
 def test_text_and_json_hold_the_message_with_its_remedy() -> None:
@@ -50,3 +50,58 @@ def test_paths_that_begin_with_a_number_have_their_order_too() -> None:
 )
 def test_up_to_three_near_names_are_offered(word: str, known: list[str], hint: str) -> None:
     assert did_you_mean(word, known) == hint
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a\n", r"'a\n'"),
+        ("x" * 61, f"{'x' * 30!r}... (61 characters)"),
+        ("\ud800", r"'\ud800'"),
+        (12, "12"),
+        (-(10**40), str(-(10**40))),
+        (None, "None"),
+        ([1, [2]], "[1, [2]]"),
+        ({"a": 1}, "{'a': 1}"),
+    ],
+)
+def test_a_value_is_echoed_as_it_is_written_where_it_is_short(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_a_value_of_any_size_is_echoed_in_some_sixty_characters() -> None:
+    nested: list[object] = []
+    for _ in range(50):
+        nested = [nested] * 1000
+    for value in (
+        16**100_000,
+        [16**100_000],
+        "x" * 10**6,
+        {"x" * 10**6: "y" * 10**6},
+        nested,
+        list(range(10**6)),
+        b"x" * 10**6,
+        {1, 2} | set(range(10**5)),
+    ):
+        assert len(shown(value)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("A", "env.A"),
+        ("a.b/c", "env.a.b/c"),
+        ("a b", "env.a b"),
+        ("a\nb", r"env.'a\nb'"),
+        ("", "env.''"),
+        (" a", "env.' a'"),
+        (3, "env.3"),
+        (None, "env.None"),
+    ],
+)
+def test_a_key_that_no_one_could_read_is_quoted_in_a_path(key: object, path: str) -> None:
+    assert below("env", key) == path
+
+
+def test_a_path_with_a_number_of_thousands_of_digits_is_ordered() -> None:
+    assert len(in_order([Diagnosis("a" + "9" * 10_000, "X", "m"), Diagnosis("a1", "X", "m")])) == 2

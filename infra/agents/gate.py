@@ -14,7 +14,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+
+from infra.agents.alignment import Held, expected_of, fitting, halves, reserved
 
 REFUSED = 78  # EX_CONFIG: the placement is not the planned one
 
@@ -58,6 +61,18 @@ def cpus_of_numa_nodes(root):
         int(folder.name[4:]): set(parse_list((folder / "cpulist").read_text()))
         for folder in (root / "sys/devices/system/node").glob("node[0-9]*")
     }
+
+
+def cores_of(root, cpus):
+    """The physical cores of some CPUs, each with all its CPUs, from sysfs."""
+    cores = set()
+    for cpu in cpus:
+        try:
+            siblings = (root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()
+        except OSError:
+            continue
+        cores.add(tuple(parse_list(siblings)))
+    return tuple(sorted(cores))
 
 
 def _numa_node_of_pci(root, address):
@@ -117,33 +132,51 @@ def check_access(root):
         )
 
 
-def findings(plan, cpus, memory_nodes, gpus, numa_cpus):
-    """What differs from the plan, one sentence each; empty where the container fills a planned slot."""
+def findings(plan, cpus, memory_nodes, gpus, numa_cpus, cores=()):
+    """What differs from the plan, one sentence each; empty where the container lies as a proven place does."""
     found = []
     if len(gpus) != plan["gpus"]:
         found.append(f"{len(gpus)} GPUs are here, {plan['gpus']} are planned; look at the device plugin's log on this node")
-    if any(node < 0 for _, node in gpus):
+    known = all(node >= 0 for _, node in gpus)
+    if not known:
         found.append("the kernel knows no NUMA node of the GPUs (a virtual machine without vNUMA?): their place cannot be judged")
-    if plan["exclusiveCpus"] and len(cpus) != plan["cpus"]:
+    complete = len(gpus) == plan["gpus"] and known
+    wrong_count = plan["exclusiveCpus"] and len(cpus) != plan["cpus"]
+    if wrong_count:
         found.append(
             f"{len(cpus)} CPUs are allowed ({format_list(cpus)}), {plan['cpus']} exclusive ones are planned; the kubelet's CPU manager "
             "policy has to be static and the pod Guaranteed"
         )
-    cpu_nodes = {node for node, members in numa_cpus.items() if members & set(cpus)}
-    gpu_nodes = {node for _, node in gpus if node >= 0}
-    slots = [(set(slot["numaNodes"]), set(slot["memoryNuma"])) for slot in plan["slots"]]
-    fits = [
-        nodes
-        for nodes, memory in slots
-        if gpu_nodes <= nodes and (not plan["exclusiveCpus"] or cpu_nodes <= nodes) and (not memory or set(memory_nodes) == memory)
-    ]
-    if slots and not fits:
-        planned = " or ".join(sorted({format_list(nodes) for nodes, _ in slots}))
+    held = Held(
+        gpus=Counter(node for _, node in gpus if node >= 0),
+        cpus=frozenset(cpus),
+        cpu_nodes=frozenset(node for node, members in numa_cpus.items() if members & set(cpus)),
+        memory_nodes=frozenset(memory_nodes),
+    )
+    expected = expected_of(plan, cores, {node: len(members) for node, members in numa_cpus.items()}, known)
+    if not wrong_count:
+        for ids, what in (
+            (reserved(held, expected), "are kept back for the system"),
+            (halves(held, expected), "are halves of cores"),
+        ):
+            if ids:
+                found.append(
+                    f"CPUs {format_list(ids)} {what}; run `python -m infra verify` and look at the node's kubelet configuration"
+                )
+    if expected.places and not wrong_count and (complete or not known) and not fitting(held, expected):
+        planned = " or ".join(sorted({_spread(place.numa_nodes, dict(place.gpus or ())) for place in expected.places}))
         found.append(
-            f"GPUs lie on NUMA nodes {format_list(gpu_nodes)}, CPUs on {format_list(cpu_nodes)}, memory on {format_list(memory_nodes)}; "
-            f"planned is {planned} for all of them; run `python -m infra verify` and look at the node's kubelet configuration"
+            f"GPUs lie on NUMA nodes {_spread(held.gpus, held.gpus)}, CPUs on {format_list(held.cpu_nodes)}, memory on "
+            f"{format_list(memory_nodes)}; planned is {planned} for all of them, or NUMA nodes built alike; run `python -m infra verify` and "
+            "look at the node's kubelet configuration"
         )
     return found
+
+
+def _spread(nodes, gpus):
+    """NUMA nodes, with the GPUs on each where they are several."""
+    counts = ", ".join(f"{count} on {node}" for node, count in sorted(gpus.items()) if count)
+    return f"{format_list(nodes)} (GPUs: {counts})" if len(nodes) > 1 and counts else format_list(nodes)
 
 
 def numa_nodes_of_ranks(plan, gpus, cpus, memory_nodes, numa_cpus):
@@ -203,7 +236,7 @@ def prepare(plan, arguments, environment, root, say, run=subprocess.run, which=s
     )
     nodes = []
     try:
-        problems = findings(plan, cpus, memory_nodes, gpus, numa_cpus)
+        problems = findings(plan, cpus, memory_nodes, gpus, numa_cpus, cores_of(root, cpus))
         if problems:
             raise GateError("; ".join(problems))
         if amd:

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from infra.catalog.reading import has_field, parse_yaml, read, type_name
 from infra.config.base import Texts, Wire
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
 
 Confidence = Literal["high", "medium", "low"]
@@ -70,7 +70,7 @@ class Entries(Mapping[str, Item], Generic[AnyEntry, Item]):
         self._known: dict[str, Item] = {}
         self._places: dict[str, tuple[int, Any]] = {}
         self._faults = [
-            Diagnosis(f"{path.name}.{other}", "UnknownField", f"is no field here.{did_you_mean(str(other), (key,))}")
+            Diagnosis(f"{path.name}.{other}", "UnknownField", f"is no field here.{did_you_mean(other, (key,))}")
             for other in document
             if other not in ("schemaVersion", "sources", key)
         ]
@@ -93,10 +93,12 @@ class Entries(Mapping[str, Item], Generic[AnyEntry, Item]):
             return None
         for where, source in entry.citations.items():
             if source not in self._sources:
-                problems.append(Diagnosis(f"{path}.{where}", "InvalidValue", f"{source!r} is not among the file's sources."))
+                problems.append(Diagnosis(f"{path}.{where}", "InvalidValue", f"{shown(source)} is not among the file's sources."))
         for position, field in enumerate(entry.unverified):
             if not has_field(self._model, field):
-                problems.append(Diagnosis(f"{path}.unverified[{position}]", "InvalidValue", f"{field!r} is no field of an entry."))
+                problems.append(
+                    Diagnosis(f"{path}.unverified[{position}]", "InvalidValue", f"{shown(field)} is no field of an entry.")
+                )
         return self._resolve(entry, path, problems)
 
     def __getitem__(self, name: str) -> Item:

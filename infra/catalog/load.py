@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from infra.catalog.entries import DATA, Entries, as_it_is, document_of
+from infra.catalog.platforms import platforms
 from infra.catalog.reading import read_whole
 from infra.catalog.shapes import ShapeEntry, resolve_shape
 from infra.catalog.types import Accelerator, EngineFacts, Model, NodeShape, Pin
@@ -39,7 +40,7 @@ def pins() -> Entries[Pin, Pin]:
 
 def catalog_problems() -> Iterator[Diagnosis]:
     """Everything that is wrong with the files of entries, as they are installed."""
-    for load in (vendors, accelerators, shapes, models, pins):
+    for load in (vendors, platforms, accelerators, shapes, models, pins):
         yield from load().problems()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 from infra.catalog.types import NodeShape
@@ -26,7 +27,7 @@ def missing_facts(shape: NodeShape, path: str) -> list[Diagnosis]:
 
 
 def machine_of(
-    shape: NodeShape, memory_factors: Mapping[int, int] | None = None, *, without_empty_nodes: bool = False
+    shape: NodeShape, memory_factors: Mapping[int, Fraction | int] | None = None, *, without_empty_nodes: bool = False
 ) -> dict[str, Any]:
     """The machine of a shape that misses no facts, in the form of an admission case; `memory_factors` multiplies the memory of NUMA nodes by id.
 
@@ -44,14 +45,14 @@ def machine_of(
             "id": node.id,
             "cpus": [list(core) for core in node.cores or ()],
             "socket": _socket(shape, index),
-            "memory_bytes": (node.memory_bytes or 0) * factors.get(node.id, 1),
+            "memory_bytes": int((node.memory_bytes or 0) * factors.get(node.id, 1)),
         }
         if node.hugepages:
             entry["hugepages"] = dict(node.hugepages)
         if node.distances:
             entry["distances"] = list(node.distances)
         nodes.append(entry)
-    total = sum((node.memory_bytes or 0) * factors.get(node.id, 1) for node in shape.numa_nodes)
+    total = sum(int((node.memory_bytes or 0) * factors.get(node.id, 1)) for node in shape.numa_nodes)
     return {"numa": nodes, "memory_capacity_bytes": total}
 
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from infra.catalog.hub_models import fetched_model
 from infra.catalog.load import accelerators, models, shapes
+from infra.catalog.quantized_builds import marks_of, quantized_build
 from infra.catalog.types import Accelerator, AcceleratorMemory, Model, NodeShape
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
 
 _NOISE = frozenset({"nvidia", "amd", "instinct", "gpu", "tesla", "oam", "radeon", "accelerator", "card"})
@@ -24,19 +26,19 @@ def find_accelerator(name: str, path: str = "sku") -> Accelerator:
         return found
     if found:
         candidates = ", ".join(f"{item.id} ({item.driver_name})" for item in found)
-        raise _error(path, "AmbiguousAccelerator", f"{name!r} may be any of {candidates}; write one of these ids.")
+        raise _error(path, "AmbiguousAccelerator", f"{shown(name)} may be any of {candidates}; write one of these ids.")
     shared = re.match(r"(.+?)-(?:MIG-.+|SHARED)$", name.strip(), re.IGNORECASE)
     if shared is not None and isinstance(_accelerator(shared[1]), Accelerator):
         raise _error(
             path,
             "SharedDevice",
-            f"{name!r} is the node label of a MIG slice or of a time-sliced device; the plan places whole devices. Write {shared[1]!r}, and turn sharing off there.",
+            f"{shown(name)} is the node label of a MIG slice or of a time-sliced device; the plan places whole devices. Write {shown(shared[1])}, and turn sharing off there.",
         )
     near = did_you_mean(name, _accelerator_names())
     raise _error(
         path,
         "UnknownAccelerator",
-        f"no accelerator is called {name!r}.{near} Known: {', '.join(accelerators())}.",
+        f"no accelerator is called {shown(name)}.{near} Known: {', '.join(accelerators())}.",
     )
 
 
@@ -145,12 +147,14 @@ def find_shape(name: str, path: str = "nodeShape") -> NodeShape:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise _error(path, "AmbiguousShape", f"{name!r} may be any of {', '.join(s.id for s in fitting)}; write one of these ids.")
+        raise _error(
+            path, "AmbiguousShape", f"{shown(name)} may be any of {', '.join(s.id for s in fitting)}; write one of these ids."
+        )
     near = did_you_mean(name, [text for shape in known.values() for text in (shape.id, *shape.aliases)])
     raise _error(
         path,
         "UnknownShape",
-        f"no node shape is called {name!r}.{near} Or give the machine's facts inline as `topology:` (sku, threadsPerCore, numaNodes).",
+        f"no node shape is called {shown(name)}.{near} Or give the machine's facts inline as `topology:` (sku, threadsPerCore, numaNodes).",
     )
 
 
@@ -161,21 +165,49 @@ def _shape_names(shape: NodeShape) -> Iterable[str]:
 
 
 def find_model(name: str, path: str = "model") -> Model:
-    """The model called so on the hub, with or without its organisation, in any case."""
-    index = _model_index()
-    fitting = index.get(_plain(name.strip("/")), ())
+    """The model called so on the hub, with or without its organisation, in any case; also the usual quantised build of a known model."""
+    fitting = _models_called(name)
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise _error(
-            path, "AmbiguousModel", f"{name!r} may be any of {', '.join(m.id for m in fitting)}; write it with its organisation."
+            path,
+            "AmbiguousModel",
+            f"{shown(name)} may be any of {', '.join(m.id for m in fitting)}; write it with its organisation.",
         )
-    near = did_you_mean(name, models()) or did_you_mean(name.rpartition("/")[2], [m.rpartition("/")[2] for m in models()])
+    fetched = fetched_model(name.strip())
+    if fetched is not None:
+        return fetched
+    build = quantized_build(name.strip("/ "), _models_called)
+    if build is not None:
+        return build
     raise _error(
         path,
         "UnknownModel",
-        f"no model of the catalog is called {name!r}.{near} Or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
+        f"no model of the catalog is called {shown(name)}.{_near_models(name)} Or take its config.json from the hub (--from-hub), "
+        "or give the fields of its config.json as `modelConfig:` (in the stack file; for `fit` in a file for --config).",
     )
+
+
+def is_known_model(name: str) -> bool:
+    """Whether the model's own config.json is known: an entry of the catalog, or a file that was fetched from the hub."""
+    return bool(_models_called(name)) or fetched_model(name.strip()) is not None
+
+
+def _models_called(name: str) -> tuple[Model, ...]:
+    """By the exact name first; then by letters and digits alone, since people write llama-3-1-8b, llama_3.1_8b and llama 3.1 8b."""
+    return _model_index().get(_plain(name.strip("/")), ()) or _model_index().get(_bare(name.strip("/")), ())
+
+
+def _near_models(name: str) -> str:
+    """Names that may be meant. A hint never leads to other weights: a quantised build is answered with builds of its kind alone."""
+    wanted = marks_of(name)
+    known = [model for model in models() if marks_of(model) == wanted]
+    short = {model.rpartition("/")[2]: model for model in known}
+    begin = [model for text, model in short.items() if _bare(text).startswith(_bare(name.rpartition("/")[2]))]
+    if begin:
+        return f" Did you mean {' or '.join(repr(model) for model in begin[:3])}?"
+    return did_you_mean(name, known) or did_you_mean(name.rpartition("/")[2], short)
 
 
 @lru_cache(maxsize=1)
@@ -190,8 +222,14 @@ def _model_index() -> Mapping[str, tuple[Model, ...]]:
 
 def _model_names(model: Model) -> Iterable[str]:
     for name in (model.id, *model.aliases):
-        yield _plain(name)
-        yield _plain(name.rpartition("/")[2])
+        for text in (name, name.rpartition("/")[2]):
+            yield _plain(text)
+            yield _bare(text)
+
+
+def _bare(name: str) -> str:
+    """Letters and digits and the slash, with one space for all that stands between them."""
+    return re.sub(r"[^a-z0-9/]+", " ", name.lower()).strip()
 
 
 def _error(path: str, code: str, message: str) -> ConfigError:

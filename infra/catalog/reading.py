@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from infra.config.base import path_of
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
 
 _WANTED = {
@@ -96,13 +96,13 @@ def _problem(detail: Any, path: str, document: Any, model: type[BaseModel]) -> D
         fields = _fields_at(model, location[:-1])
         given = set(map(str, owner)) if isinstance(owner, Mapping) else set()
         if kind == "extra_forbidden":
-            code, message = "UnknownField", f"is no field here.{did_you_mean(str(location[-1]), fields)}"
+            code, message = "UnknownField", f"is no field here.{did_you_mean(location[-1], fields)}"
         else:
-            near = did_you_mean(str(location[-1]), given - set(fields))
+            near = did_you_mean(location[-1], given - set(fields))
             code, message = "MissingField", f"is missing.{near}" if near else "is missing; it is needed here."
     elif kind in _WANTED:
-        shown = "" if kind in ("model_type", "dict_type") else f" ({value!r})"
-        message = f"is {type_name(value)}{shown}; {_WANTED[kind]} is expected."
+        echo = "" if kind in ("model_type", "dict_type") else f" ({shown(value)})"
+        message = f"is {type_name(value)}{echo}; {_WANTED[kind]} is expected."
     elif kind == "greater_than_equal":
         least = str(context["ge"]).removesuffix(".0")
         message = f"is {value}; at least {least} is expected."
@@ -110,7 +110,7 @@ def _problem(detail: Any, path: str, document: Any, model: type[BaseModel]) -> D
         message = f"is {value}; at most {context['le']} is expected."
     elif kind == "literal_error":
         known = [word.strip(" '") for word in str(context["expected"]).replace(" or ", ", ").split(",")]
-        message = f"is {value!r}; one of {', '.join(known)} is expected.{did_you_mean(str(value), known)}"
+        message = f"is {shown(value)}; one of {', '.join(known)} is expected.{did_you_mean(value, known)}"
     elif kind == "value_error":
         message = f"{context['error']}."
     return Diagnosis(path=where, code=code, message=message)

@@ -14,6 +14,7 @@ from infra.config.base import MemoryQuantity, PositiveInt, Texts
 from infra.diagnosis import Diagnosis
 from infra.units import parse_bytes, parse_cpu_list
 
+_LOCAL_DISTANCE, _UNREACHABLE = 10, 255  # of an ACPI SLIT
 _PAGE_SIZES = ("1Gi", "2Mi", "512Mi", "16Gi", "64Ki", "32Mi")
 
 
@@ -100,7 +101,25 @@ def numa_nodes_of(facts: wire.Topology, path: str, problems: list[Diagnosis]) ->
                     break
                 home[value] = index
         nodes.append(node)
+    problems += _distance_problems(facts, path)
     return tuple(nodes)
+
+
+def _distance_problems(facts: wire.Topology, path: str) -> Iterator[Diagnosis]:
+    """A node is 10 from itself and more from others, as far there as back: what numactl -H prints and the kernel insists on."""
+    rows = [node.distances for node in facts.numa_nodes]
+    for index, row in enumerate(rows):
+        where = f"{path}.numaNodes[{index}].distances"
+        for other, distance in enumerate(row[: len(rows)] if len(row) == len(rows) else ()):
+            back = rows[other][index] if len(rows[other]) == len(rows) else distance
+            if other == index and distance != _LOCAL_DISTANCE:
+                yield _wrong(where, f"says {distance} from NUMA node {index} to itself; {_LOCAL_DISTANCE} is expected.")
+            elif other != index and not _LOCAL_DISTANCE <= distance <= _UNREACHABLE:
+                yield _wrong(where, f"says {distance} to NUMA node {other}; {_LOCAL_DISTANCE} to {_UNREACHABLE} is expected.")
+            elif index < other and distance != back:
+                yield _wrong(
+                    where, f"says {distance} to NUMA node {other}, whose own say {back} back; write what numactl -H prints."
+                )
 
 
 def _numa_node(given: wire.NumaNode, index: int, threads_per_core: int | None, where: str, problems: list[Diagnosis]) -> NumaNode:

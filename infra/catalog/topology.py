@@ -11,7 +11,7 @@ from infra.catalog.reading import read
 from infra.catalog.shapes import cpu_count_of, group_problems, numa_nodes_of, sorted_groups
 from infra.catalog.types import Accelerator, NodeShape
 from infra.config.topology import Topology
-from infra.diagnosis import Diagnosis
+from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError
 
 
@@ -111,9 +111,9 @@ def _partition_problems(accelerator: Accelerator, partition: str, gpus: int, pat
     if of_a_card is not None and gpus % of_a_card == 0:
         return []
     if of_a_card is not None:
-        message = f"is {partition!r}, which makes {of_a_card} devices of a card; {gpus} GPUs are listed, and a multiple of {of_a_card} is expected."
+        message = f"is {shown(partition)}, which makes {of_a_card} devices of a card; {gpus} GPUs are listed, and a multiple of {of_a_card} is expected."
     elif devices:
-        message = f"is {partition!r}; {accelerator.id} knows {', '.join(devices)}."
+        message = f"is {shown(partition)}; {accelerator.id} knows {', '.join(devices)}."
     else:
-        message = f"is {partition!r}; {accelerator.id} has no partition modes."
+        message = f"is {shown(partition)}; {accelerator.id} has no partition modes."
     return [Diagnosis(f"{path}.partition", "InvalidValue", message)]

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from infra.catalog.entries import Confidence, Entry, Fact
 from infra.catalog.vendors import vendors
 from infra.config.base import NonNegativeInt, PositiveInt, Texts
+from infra.diagnosis import shown
 from infra.units import GIB
 
 Vendor = Literal["nvidia", "amd"]
@@ -21,7 +22,7 @@ Gib = Annotated[float, Field(ge=0)]
 
 def _range(value: Any) -> Any:
     if not isinstance(value, list) or len(value) != 2 or any(isinstance(v, bool) or not isinstance(v, int | float) for v in value):
-        raise ValueError(f"{value!r} is no pair [low, high] of numbers")
+        raise ValueError(f"{shown(value)} is no pair [low, high] of numbers")
     if value[0] > value[1]:
         raise ValueError(f"low {value[0]} is above high {value[1]}")
     return float(value[0]), float(value[1])
@@ -29,7 +30,7 @@ def _range(value: Any) -> Any:
 
 def _digest(value: str) -> str:
     if not (value.startswith("sha256:") and len(value) == 71):
-        raise ValueError(f"is {value!r}; sha256: and 64 hexadecimal digits are expected")
+        raise ValueError(f"is {shown(value)}; sha256: and 64 hexadecimal digits are expected")
     return value
 
 
@@ -276,6 +277,7 @@ class EngineFacts(Fact):
     version: str
     classes_without_pipeline_parallel: Annotated[frozenset[str], Field(strict=False)]
     quantization_methods: Annotated[frozenset[str], Field(strict=False)]
+    quantization_overrides: dict[str, Texts]
 
 
 class Pin(Entry):

@@ -5,11 +5,13 @@ vLLM's default for its version and the device. Exit status: 0 it fits, 1 it does
 
 A model that the catalog does not know is given by its config.json: --config FILE, where FILE is a config.json, or a map with
 `modelConfig:` (and, if wanted, the sizes of a stack file's model: tensorParallelSize, maxModelLen, ...), or a stack file with --model NAME.
+With --from-hub it is fetched, once.
 A GPU that the catalog does not know is given by --gpu-memory-gib (what torch reports as total_memory) and --gpu-vendor.
 
 examples:
   python -m infra fit --model Llama-3.3-70B-Instruct --gpu h100-sxm5-80gb --tp 4 --max-model-len 32768
   python -m infra fit --model openai/gpt-oss-120b --gpu MI300X --gpu-memory-utilization 0.9 --format json
+  python -m infra fit --model Qwen/Qwen2.5-VL-72B-Instruct --from-hub --gpu h100-sxm5-80gb --tp 4
   python -m infra fit --config config.json --gpu l40s --tp 2 --kv-cache-dtype fp8 --vllm-version 0.19.0
 """
 
@@ -23,7 +25,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from infra.catalog.confidence import accelerator_warnings, model_warnings
 from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import Accelerator, AcceleratorMemory, Fabric, Vendor
-from infra.diagnosis import Diagnosis
+from infra.cli.from_hub import add_from_hub, fetch_missing
+from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError, NumawiseError, PlanError
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
@@ -31,7 +34,7 @@ from infra.plan.architecture.types import Architecture
 from infra.plan.memory.block_size import block_size_refusal
 from infra.plan.memory.estimate import estimate_memory
 from infra.plan.memory.options import EngineOptions
-from infra.plan.memory.profile import version_key
+from infra.plan.memory.profile import is_known_era, known_eras
 from infra.plan.parallelism.fitting import LARGEST_DOMAIN, size_sentences
 from infra.plan.parallelism.rules import (
     MOST_GPUS,
@@ -50,11 +53,13 @@ if TYPE_CHECKING:
 # what the estimate calls an input, and the option that gives it
 _OPTION_OF = {"gpu": "--gpu", "dtype": "--dtype", "quantization": "--quantization", "kvCacheDtype": "--kv-cache-dtype"}
 _MOST = 2**62
+SMALLEST_GPU_GIB, LARGEST_GPU_GIB = 0.5, 99_999
 _MULTIPLES = {"k": 1000, "m": 10**6, "g": 10**9, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="M", help="a model of the catalog, with or without its organisation")
+    add_from_hub(parser)
     parser.add_argument("--gpu", metavar="SKU", help="an accelerator: catalog id, driver name, node label value or common name")
     parser.add_argument("--config", metavar="FILE", help="a config.json, a map with modelConfig, or a stack file (see above)")
     parser.add_argument("--tp", metavar="N", help="tensor parallel size (default 1)")
@@ -111,7 +116,7 @@ def read_request(args: argparse.Namespace) -> FitRequest:
         problems += _size_problems(architecture, sizes, options.quantization)
     if architecture is not None and accelerator is not None and options.block_size:
         refusal = block_size_refusal(architecture, accelerator, options.block_size)
-        problems += [_invalid("--block-size", refusal)] if refusal else []
+        problems += [_invalid("--block-size", refusal.sentence)] if refusal else []
     if problems or architecture is None or accelerator is None:
         raise (PlanError if all(p.code == "InvalidParallelSize" for p in problems) else ConfigError)(problems)
     warnings = [*accelerator_warnings(accelerator, "--gpu")]
@@ -143,11 +148,8 @@ def _sizes_and_options(
             problems.append(
                 _invalid("--gpu-memory-utilization", f"is {utilization:g}; vLLM takes more than 0 and at most 1, for example 0.9.")
             )
-    if args.vllm_version is not None:
-        try:
-            version_key(args.vllm_version)
-        except ConfigError as error:
-            problems += [replace(problem, path="--vllm-version") for problem in error.problems]
+    version = args.vllm_version if args.vllm_version is not None else given.get("vllm_version")
+    problems += _version_problems(version)
     sizes = ParallelSizes(
         tensor_parallel_size=whole("tp", "tensor_parallel_size") or 1,
         pipeline_parallel_size=whole("pp", "pipeline_parallel_size") or 1,
@@ -162,7 +164,7 @@ def _sizes_and_options(
         dtype=args.dtype or given.get("dtype"),
         quantization=args.quantization or given.get("quantization"),
         kv_cache_dtype=args.kv_cache_dtype or given.get("kv_cache_dtype"),
-        vllm_version=args.vllm_version,
+        vllm_version=version,
         enforce_eager=args.enforce_eager,
     )
     batched, sequences = options.max_num_batched_tokens, options.max_num_seqs
@@ -176,6 +178,17 @@ def _sizes_and_options(
     return sizes, options
 
 
+def _version_problems(version: str | None) -> list[Diagnosis]:
+    if version is None:
+        return []
+    try:
+        known = is_known_era(version)
+    except ConfigError as error:
+        return [problem.at("--vllm-version") for problem in error.problems]
+    message = f"is {version.strip()}, whose memory is not known; known are {', '.join(known_eras())}."
+    return [] if known else [Diagnosis(path="--vllm-version", code="UnknownVersion", message=message)]
+
+
 def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
     """A whole number above 0, also as vLLM reads them: 32k is 32,000 and 32K is 32,768."""
     digits, multiple = (text[:-1], _MULTIPLES[text[-1]]) if text[-1:] in _MULTIPLES else (text, 1)
@@ -184,7 +197,7 @@ def _whole(text: str, option: str, problems: list[Diagnosis]) -> int | None:
     except ValueError:
         value = 0.0
     if not 1 <= value < _MOST or value != int(value):  # also what is no number, and infinity
-        problems.append(_invalid(option, f"is {text!r}; a whole number of at least 1 is expected."))
+        problems.append(_invalid(option, f"is {shown(text)}; a whole number of at least 1 is expected."))
         return None
     return int(value)
 
@@ -195,7 +208,7 @@ def _number(text: str, option: str, problems: list[Diagnosis]) -> float | None:
     except ValueError:
         value = float("nan")
     if not isfinite(value):
-        problems.append(_invalid(option, f"is {text!r}; a number is expected."))
+        problems.append(_invalid(option, f"is {shown(text)}; a number is expected."))
         return None
     return value
 
@@ -209,6 +222,8 @@ def _architecture(args: argparse.Namespace, config: Any, name: str, problems: li
         if config is not None:
             return from_config_json(config, name=name or args.model or "the model", path="modelConfig")
         if name or args.model:
+            if args.from_hub:
+                fetch_missing([(name or args.model, "--model")])
             return architecture_of(find_model(name or args.model, "--model"))
     except ConfigError as error:
         problems += error.problems
@@ -227,19 +242,29 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
     memory_gib = None
     if args.gpu_memory_gib is not None:
         memory_gib = _number(args.gpu_memory_gib, "--gpu-memory-gib", problems)
-        if memory_gib is not None and not 0 < memory_gib < 1e5:
+        if memory_gib is not None and not SMALLEST_GPU_GIB <= memory_gib <= LARGEST_GPU_GIB:
             problems.append(
                 _invalid(
                     "--gpu-memory-gib",
-                    f"is {memory_gib:g}; what torch reports as total_memory is expected, in GiB, for example 79.1.",
+                    f"is {memory_gib:g}; what torch reports as total_memory is expected, {SMALLEST_GPU_GIB} to {LARGEST_GPU_GIB} GiB, for example 79.1.",
                 )
             )
+        if memory_gib is None or (problems and problems[-1].path == "--gpu-memory-gib"):
             return None
     name = args.gpu or from_file
+    if name is None and memory_gib is not None and args.gpu_vendor:
+        return _inline_accelerator(f"{args.gpu_vendor} GPU of {memory_gib:g} GiB", args.gpu_vendor, memory_gib)
+    if name is None and (memory_gib is not None or args.gpu_vendor):
+        given, missing = ("--gpu-memory-gib", "--gpu-vendor") if memory_gib is not None else ("--gpu-vendor", "--gpu-memory-gib")
+        message = f"is missing beside {given}; a GPU that --gpu does not name is given by both."
+        problems.append(Diagnosis(path=missing, code="MissingOption", message=message))
+        return None
     if name is None:
         problems.append(
             Diagnosis(
-                path="--gpu", code="MissingOption", message="is missing; name an accelerator, for example h100-sxm5-80gb or MI300X."
+                path="--gpu",
+                code="MissingOption",
+                message="is missing; name an accelerator, for example h100-sxm5-80gb or MI300X, or give --gpu-memory-gib and --gpu-vendor.",
             )
         )
         return None
@@ -250,6 +275,11 @@ def _accelerator(args: argparse.Namespace, from_file: str | None, problems: list
             return _inline_accelerator(name, args.gpu_vendor, memory_gib)
         hint = " Or give it inline: --gpu-memory-gib 23.6 (what torch reports as total_memory) and --gpu-vendor nvidia|amd."
         problems += [replace(problem, message=problem.message + hint) for problem in error.problems]
+        return None
+    if args.gpu_vendor and args.gpu_vendor != known.vendor:
+        problems.append(
+            _invalid("--gpu-vendor", f"is {args.gpu_vendor}, but {known.id} is {known.vendor}'s; leave one of them out.")
+        )
         return None
     return known if memory_gib is None else with_memory(known, AcceleratorMemory(torch_gib=memory_gib))
 
@@ -287,6 +317,6 @@ def _size_problems(architecture: Architecture, sizes: ParallelSizes, quantizatio
         refusals += [("--enable-expert-parallel", refusal)] if refusal else []
     remedy = f" Valid tensor parallel sizes: {', '.join(map(str, valid))}."
     return [
-        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.message + (remedy if option == "--tp" else ""))
+        Diagnosis(path=option, code="InvalidParallelSize", message=refusal.sentence + (remedy if option == "--tp" else ""))
         for option, refusal in refusals
     ]

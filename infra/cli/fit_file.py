@@ -10,8 +10,9 @@ from typing import Any
 from infra.catalog.names import find_shape
 from infra.catalog.reading import type_name
 from infra.config.load import CLUSTER_KEY, read_yaml
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
+from infra.plan.engine_version import split_image, version_of_tag
 
 # a model's fields in the stack file, and what the estimate calls them
 _SIZES = {
@@ -67,7 +68,8 @@ def _cluster(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _of_stack(cluster: Mapping[str, Any], file: str, wanted: str | None) -> ModelFile:
-    models = [item for item in cluster.get("models") or [] if isinstance(item, Mapping)]
+    given = cluster.get("models")
+    models = [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
     names = [str(item.get("name", "")) for item in models]
     for index, item in enumerate(models):
         if (wanted is None and len(models) == 1) or (wanted is not None and wanted in (item.get("name"), item.get("model"))):
@@ -102,7 +104,9 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             problems.append(
                 Diagnosis(
-                    path=f"{path}.{key}", code="InvalidValue", message=f"is {value!r}; a whole number of at least 1 is expected."
+                    path=f"{path}.{key}",
+                    code="InvalidValue",
+                    message=f"is {shown(value)}; a whole number of at least 1 is expected.",
                 )
             )
         else:
@@ -110,6 +114,9 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
     for key, name in _TEXTS.items():
         if item.get(key) is not None:
             options[name] = str(item[key])
+    version = item.get("vllmVersion") or _version_of_image(item)
+    if version is not None:
+        options["vllm_version"] = str(version)
     utilization = item.get("gpuMemoryUtilization")
     if utilization is not None:
         if isinstance(utilization, bool) or not isinstance(utilization, int | float) or not 0 < utilization <= 1:
@@ -117,7 +124,7 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
                 Diagnosis(
                     path=f"{path}.gpuMemoryUtilization",
                     code="InvalidValue",
-                    message=f"is {utilization!r}; more than 0 and at most 1 is expected, for example 0.9.",
+                    message=f"is {shown(utilization)}; more than 0 and at most 1 is expected, for example 0.9.",
                 )
             )
         else:
@@ -136,6 +143,11 @@ def _of_model(item: Mapping[str, Any], path: str, wanted: str | None, gpu: str |
     if problems:
         raise ConfigError(problems)
     return ModelFile(name=name, config=config, options=options, gpu=gpu)
+
+
+def _version_of_image(item: Mapping[str, Any]) -> str | None:
+    image = _text(item, "image")
+    return None if image is None else version_of_tag(split_image(image)[1])
 
 
 def _text(item: Mapping[str, Any], key: str) -> str | None:

@@ -4,6 +4,7 @@ examples:
   python -m infra plan -s local
   python -m infra plan -s prod --format json | jq '.models[].slots'
   python -m infra plan --config cluster.yaml --format markdown > comment.md
+  python -m infra plan -s prod --from-hub       # once, where there is a network: for models that the catalog does not know
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import argparse
 import sys
 
+from infra.cli.from_hub import add_from_hub, fetch_models_of
 from infra.cli.source import add_source_arguments, read_source
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source_arguments(parser)
+    add_from_hub(parser)
     parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")
 
 
@@ -25,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
     from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
 
     stack, config = read_source(args)
+    if args.from_hub:
+        fetch_models_of(config)
     plan = plan_stack(config)
     if args.format == "json":
         print(json_text(plan_as_json(plan, stack=stack)))

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.diagnosis import shown
 from infra.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def read_source(args: argparse.Namespace) -> tuple[str, StackConfig]:
     if args.stack is not None:
         if not names_a_stack(args.stack):
             raise ConfigError.one(
-                "NoStackName", "--stack", f"{args.stack!r} names no stack; use the STACK of a stacks/Pulumi.STACK.yaml"
+                "NoStackName", "--stack", f"{shown(args.stack)} names no stack; use the STACK of a stacks/Pulumi.STACK.yaml"
             )
         return args.stack.rpartition("/")[2], load_stack_file(stack_file(args.stack))
     name = args.config.name.removeprefix("Pulumi.").removesuffix(".yaml").removesuffix(".yml")

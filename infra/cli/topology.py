@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 
+from infra.diagnosis import shown
 from infra.outputs.inputs import read_machine
 from infra.outputs.links import Judgement, judge
 from infra.outputs.machine import Machine
@@ -63,7 +64,7 @@ def _judged(machine: Machine, text: str) -> Judgement:
     try:
         gpus = parse_cpu_list(text)
     except ValueError:
-        raise unreadable("--gpus", f"{text!r} is no list of GPU indices; write 0-3 or 1,2.") from None
+        raise unreadable("--gpus", f"{shown(text)} is no list of GPU indices; write 0-3 or 1,2.") from None
     if machine.matrix is None or machine.matrix.links is None:
         raise unreadable("--gpus", "no output shows how the GPUs are linked; add `nvidia-smi topo -m`.")
     try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from infra.diagnosis import below, shown
 from infra.units import parse_bytes, parse_cpu_list, parse_millicpu, parse_quantity
 
 
@@ -20,11 +21,19 @@ class Wire(BaseModel):
     )
 
 
-def path_of(location: Sequence[str | int]) -> str:
+class FieldError(ValueError):
+    """What is wrong with one field of a section, found where several fields are looked at together; `field` as the wire names it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(message)
+
+
+def path_of(location: Iterable[str | int]) -> str:
     """(`models`, 0, `replicas`) as `models[0].replicas`."""
     path = ""
     for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+        path = f"{path}[{part}]" if isinstance(part, int) and not isinstance(part, bool) else below(path, part)
     return path
 
 
@@ -37,7 +46,7 @@ def valid_dns_label(value: str) -> str:
         or value[-1] == "-"
     ):
         raise ValueError(
-            f"{value!r} is no DNS label; use at most 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
+            f"{shown(value)} is no DNS label; use at most 63 of a-z, 0-9 and -, beginning and ending with a letter or digit"
         )
     return value
 
@@ -50,7 +59,9 @@ def _dns_subdomain(value: str) -> str:
     return value
 
 
+LAST_CPU = 8191  # of NR_CPUS, at most 8,192 on x86-64; Arm allows fewer
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LONGEST_IMAGE = 512  # a repository of 255, a tag of 128, a digest of 71 characters, and what divides them
 _IMAGE = re.compile(
     r"(?:[a-zA-Z0-9.-]+(?::\d+)?/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
@@ -65,7 +76,7 @@ def _label_key(value: str) -> str:
         _dns_subdomain(prefix)
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{value!r} is no label key; use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit, after an optional "
+            f"{shown(value)} is no label key; use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit, after an optional "
             "prefix such as example.com/"
         )
     return value
@@ -73,16 +84,17 @@ def _label_key(value: str) -> str:
 
 def _label_value(value: str) -> str:
     if value and not _NAME.fullmatch(value):
-        shown = value if len(value) <= 63 else f"{value[:20]}... ({len(value)} characters)"
         raise ValueError(
-            f"{shown!r} is no label value; use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit"
+            f"{shown(value)} is no label value; use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit"
         )
     return value
 
 
 def valid_image(value: str) -> str:
-    if not _IMAGE.fullmatch(value):
-        raise ValueError(f"{value!r} is no image; write it like vllm/vllm-openai:v0.11.0 or registry.example/team/vllm@sha256:...")
+    if len(value) > _LONGEST_IMAGE or not _IMAGE.fullmatch(value):
+        raise ValueError(
+            f"{shown(value)} is no image; write it like vllm/vllm-openai:v0.11.0 or registry.example/team/vllm@sha256:..."
+        )
     return value
 
 
@@ -92,16 +104,16 @@ _REGISTRY = re.compile(
 
 
 def _registry(value: str) -> str:
-    if not _REGISTRY.fullmatch(value):
+    if len(value) > _LONGEST_IMAGE or not _REGISTRY.fullmatch(value):
         raise ValueError(
-            f"{value!r} is no registry; write it like registry.example or registry.example:5000/mirror, without scheme and tag"
+            f"{shown(value)} is no registry; write it like registry.example or registry.example:5000/mirror, without scheme and tag"
         )
     return value
 
 
 def valid_environment_name(value: str) -> str:
     if not isinstance(value, str) or not value or "=" in value or not all(" " <= c <= "~" for c in value):
-        raise ValueError(f"{value!r} is no name of an environment variable; use printable ASCII characters without =")
+        raise ValueError(f"{shown(value)} is no name of an environment variable; use printable ASCII characters without =")
     return value
 
 
@@ -139,8 +151,10 @@ def _cpu_list(value: Any) -> Any:
     if isinstance(value, list | Mapping):
         return value
     if not isinstance(value, str):
-        raise ValueError(f'{value!r} is no CPU list; write it in quotes, like "0-55,112-167"')
-    parse_cpu_list(value)
+        raise ValueError(f'{shown(value)} is no CPU list; write it in quotes, like "0-55,112-167"')
+    cpus = parse_cpu_list(value)
+    if cpus and cpus[-1] > LAST_CPU:
+        raise ValueError(f"{shown(value)} names CPU {cpus[-1]}; the kernel knows CPUs 0 to {LAST_CPU} at most")
     return value
 
 
@@ -150,6 +164,18 @@ def _utilization(value: float) -> float:
         raise ValueError(f"{value:g} is no share of the GPU's memory; it lies above 0 and at most at 1{remedy}")
     return value
 
+
+def _bytes_per_second(value: Any) -> Any:
+    """A number or a quantity, in bytes: 200M, 2Gi, 1.5e9."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value
+    speed = float(parse_quantity(str(value)))
+    if not SLOWEST_READ <= speed <= FASTEST_READ:
+        raise ValueError(f"{shown(value)} is {speed:g} bytes a second; storage reads 1M to 10T of them: write it like 200M or 2Gi")
+    return speed
+
+
+SLOWEST_READ, FASTEST_READ = 1e6, 1e13  # bytes a second
 
 DnsLabel = Annotated[str, AfterValidator(valid_dns_label)]
 DnsSubdomain = Annotated[str, AfterValidator(_dns_subdomain)]
@@ -164,6 +190,7 @@ Utilization = Annotated[float, Field(strict=False), AfterValidator(_utilization)
 # Kubernetes holds counts and seconds as int32.
 PositiveInt = Annotated[int, Field(ge=1, le=2**31 - 1)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=2**31 - 1)]
+BytesPerSecond = Annotated[float, BeforeValidator(_bytes_per_second), Field(json_schema_extra={"type": ["string", "number"]})]
 # YAML knows lists only; what is read is a tuple.
 Indices = Annotated[tuple[NonNegativeInt, ...], Field(strict=False)]
 Groups = Annotated[tuple[Indices, ...], Field(strict=False)]

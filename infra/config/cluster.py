@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from infra.config.base import DnsLabel, DnsSubdomain, Registry, Wire
+from infra.config.base import DnsLabel, DnsSubdomain, FieldError, Registry, Wire
 from infra.config.models import Model
-from infra.config.pools import NodePool
+from infra.config.pools import MOST_NODES, NodePool
+from infra.diagnosis import shown
 
 KubernetesVersion = Literal["1.33", "1.34", "1.35", "1.36", "1.37"]
 Sharing = Literal["managed", "existing"]
@@ -84,6 +85,17 @@ class StackConfig(Wire):
     models: tuple[Model, ...] = Field(default=(), strict=False)
     monitoring: Monitoring = Monitoring()
 
+    @model_validator(mode="after")
+    def _not_too_many_nodes(self) -> StackConfig:
+        total = 0
+        for index, pool in enumerate(self.node_pools):
+            total += pool.nodes or len(pool.node_names)
+            if total > MOST_NODES:
+                raise FieldError(
+                    f"nodePools[{index}].nodes", f"makes {total:,} nodes of the stack; at most {MOST_NODES:,} are planned together"
+                )
+        return self
+
     @field_validator("kubernetes_version", mode="before")
     @classmethod
     def _version_as_text(cls, value: Any) -> Any:
@@ -96,5 +108,5 @@ class StackConfig(Wire):
     def _adopted(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for entry in value:
             if len(entry.split("/")) not in (2, 3):
-                raise ValueError(f"{entry!r} names no object; write Kind/namespace/name, for example ConfigMap/inference/vllm")
+                raise ValueError(f"{shown(entry)} names no object; write Kind/namespace/name, for example ConfigMap/inference/vllm")
         return value

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from infra.config.base import valid_dns_label, valid_environment_name, valid_image
-from infra.diagnosis import did_you_mean
+from infra.diagnosis import did_you_mean, shown
 
 # Container of k8s.io/api/core/v1 at v0.37.2.
 _FIELDS: Mapping[str, type] = {
@@ -31,7 +31,7 @@ def _container(value: dict[str, Any]) -> dict[str, Any]:
     for key, content in value.items():
         kind = _FIELDS.get(key)
         if kind is None:
-            raise ValueError(f"{key!r} is no field of a Kubernetes container.{did_you_mean(str(key), _FIELDS)}")
+            raise ValueError(f"{shown(key)} is no field of a Kubernetes container.{did_you_mean(key, _FIELDS)}")
         if not isinstance(content, kind):
             raise ValueError(f"its {key} has to be {_WORDS[kind]}")
         for entry in content if isinstance(content, list) else ():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from infra.config.base import path_of
+from infra.config.base import FieldError, path_of
 from infra.config.cluster import StackConfig
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.config.document import out_of_bounds, read_yaml, unfit_values
+from infra.diagnosis import Diagnosis, below, did_you_mean, shown
 from infra.errors import ConfigError
 
 CLUSTER_KEY = "numawise:cluster"
@@ -27,52 +29,7 @@ _WANTED = {
     "bool_type": "boolean (true or false)",
 }
 STACKS_FOLDER = Path("stacks")
-
-
-class _UniqueKeyLoader(yaml.CSafeLoader):
-    """Refuses a key that stands twice: plain YAML would keep the last one silently."""
-
-
-def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    loader.flatten_mapping(node)
-    mapping: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, str | int | float | bool | None):
-            raise yaml.constructor.ConstructorError(None, None, "a key has to be a plain word", key_node.start_mark)
-        if key in mapping:
-            raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
-        mapping[key] = loader.construct_object(value_node, deep=True)
-    return mapping
-
-
-_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
-
-
-def read_yaml(path: Path) -> Any:
-    """The document of a YAML file; ConfigError in one sentence where it cannot be read."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError.one("FileNotFound", str(path), f"there is no such file{_files_beside(path)}") from None
-    except UnicodeDecodeError:
-        raise ConfigError.one("NotText", str(path), "is no UTF-8 text; a stack file is YAML") from None
-    except OSError as error:
-        raise ConfigError.one("FileUnreadable", str(path), f"cannot be read: {error.strerror}") from None
-    try:
-        return yaml.load(text, Loader=_UniqueKeyLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        what = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
-        raise ConfigError.one("NotYaml", where, f"is no valid YAML: {what}") from None
-    except (RecursionError, ValueError) as error:
-        raise ConfigError.one("NotYaml", str(path), f"is no valid YAML: {error}") from None
-
-
-def _files_beside(path: Path) -> str:
-    stacks = sorted(p.name.removeprefix("Pulumi.").removesuffix(".yaml") for p in path.parent.glob("Pulumi.*.yaml"))
-    return f"; stacks here: {', '.join(stacks)}" if stacks else ""
+MOST_OF_A_KIND = 20  # problems of one code in one section
 
 
 def names_a_stack(text: str) -> bool:
@@ -122,6 +79,8 @@ def cluster_document(document: Any, *, source: str) -> Any:
 
 def parse_cluster_document(document: Any) -> StackConfig:
     """A cluster document as a StackConfig; ConfigError with all problems that can be found in one pass."""
+    if problem := out_of_bounds(document, CLUSTER_KEY):
+        raise ConfigError([problem])
     problems = list(_secure_values(document, ""))
     if problems:
         raise ConfigError(problems)
@@ -129,19 +88,36 @@ def parse_cluster_document(document: Any) -> StackConfig:
         raise ConfigError.one(
             "WrongType", CLUSTER_KEY, f"is a {_yaml_type(document)}; it has to be a mapping with nodePools and models"
         )
+    unfit = {problem.path: problem for problem in unfit_values(document)}
     try:
-        return StackConfig.model_validate(document)
+        config = StackConfig.model_validate(document)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        # A list whose entries are all wrong counts as too short for pydantic; the entries' own problems say more.
-        locations = [detail["loc"] for detail in details]
-        raise ConfigError(
-            _problem(detail, document)
-            for detail in details
-            if detail["type"] != "too_short" or not any(loc[: len(detail["loc"])] == detail["loc"] != loc for loc in locations)
-        ) from None
+        found = [_problem(detail, document) for detail in _worth_telling(error.errors(include_url=False))]
+        raise ConfigError(_first([*found, *(unfit[path] for path in unfit.keys() - {problem.path for problem in found})])) from None
     except RecursionError:
         raise ConfigError.one("WrongType", CLUSTER_KEY, "is nested too deeply") from None
+    if unfit:
+        raise ConfigError(_first([*unfit.values()]))
+    return config
+
+
+def _worth_telling(details: Sequence[Any]) -> Iterator[Any]:
+    """Without what another error says better: a list whose entries are all wrong counts as too short for pydantic."""
+    above = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return (detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in above)
+
+
+def _first(problems: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
+    """The problems, of each kind at each place no more than a person reads, and how many there are besides."""
+    told: Counter[tuple[str, str]] = Counter()
+    for problem in problems:
+        place = (re.sub(r"(\.[^.]*|\[\d+\])$", "", problem.path) if "." in problem.path else CLUSTER_KEY, problem.code)
+        told[place] += 1
+        if told[place] <= MOST_OF_A_KIND:
+            yield problem
+    for (path, code), number in told.items():
+        if number > MOST_OF_A_KIND:
+            yield Diagnosis(path, code, f"has {number - MOST_OF_A_KIND:,} more problems of this kind")
 
 
 def _secure_values(value: Any, path: str) -> Iterator[Diagnosis]:
@@ -155,7 +131,7 @@ def _secure_values(value: Any, path: str) -> Iterator[Diagnosis]:
             )
             return
         for key, item in value.items():
-            yield from _secure_values(item, f"{path}.{key}" if path else str(key))
+            yield from _secure_values(item, below(path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _secure_values(item, f"{path}[{index}]")
@@ -168,22 +144,27 @@ def _problem(detail: Any, document: Any) -> Diagnosis:
     context = detail.get("ctx") or {}
     if kind == "extra_forbidden":
         known = _fields_of(owner) if owner else ()
-        remedy = did_you_mean(str(location[-1]), known) or f" Known here: {', '.join(sorted(known))}." if known else ""
+        remedy = did_you_mean(location[-1], known) or f" Known here: {', '.join(sorted(known))}." if known else ""
         return Diagnosis(path=path, code="UnknownKey", message=f"is no known key.{remedy}")
     if kind == "missing":
         return Diagnosis(path=path, code="MissingKey", message="is missing")
     if kind == "value_error":
-        return Diagnosis(path=path, code="InvalidValue", message=str(context.get("error", detail["msg"])))
+        error = context.get("error")
+        if isinstance(error, FieldError):
+            path = below(path, error.field)
+        return Diagnosis(path=path, code="InvalidValue", message=str(error or detail["msg"]))
     if kind == "literal_error":
         allowed = [word.strip(" '") for word in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
         return Diagnosis(
             path=path,
             code="InvalidValue",
-            message=f"{value!r} is not one of {', '.join(allowed)}.{did_you_mean(str(value), allowed)}",
+            message=f"{shown(value)} is not one of {', '.join(allowed)}.{did_you_mean(value, allowed)}",
         )
     if kind in ("greater_than_equal", "greater_than", "less_than_equal", "less_than"):
         return Diagnosis(
-            path=path, code="InvalidValue", message=f"{value!r} is out of range: {detail['msg'].removeprefix('Input should be ')}"
+            path=path,
+            code="InvalidValue",
+            message=f"{shown(value)} is out of range: {detail['msg'].removeprefix('Input should be ')}",
         )
     if kind == "too_short":
         return Diagnosis(
@@ -192,7 +173,7 @@ def _problem(detail: Any, document: Any) -> Diagnosis:
             message=f"has {context.get('actual_length')} entries; it needs at least {context.get('min_length')}",
         )
     wanted = _WANTED.get(kind) or detail["msg"].removeprefix("Input should be a valid ").removeprefix("Input should be ")
-    return Diagnosis(path=path, code="WrongType", message=f"{_shown(value)} is a {_yaml_type(value)}; it has to be a {wanted}")
+    return Diagnosis(path=path, code="WrongType", message=f"{shown(value)} is a {_yaml_type(value)}; it has to be a {wanted}")
 
 
 def _real_location(location: Sequence[str | int], document: Any) -> tuple[list[str | int], type[BaseModel] | None]:
@@ -237,11 +218,6 @@ def _model_in(annotation: Any) -> Any:
 
 def _fields_of(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in model.model_fields.items())
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _yaml_type(value: Any) -> str:

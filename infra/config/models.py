@@ -7,9 +7,12 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from infra.config.base import (
+    BytesPerSecond,
     CpuQuantity,
     DnsLabel,
+    DnsSubdomain,
     Environment,
+    FieldError,
     Image,
     MemoryQuantity,
     NonNegativeInt,
@@ -18,6 +21,8 @@ from infra.config.base import (
     Wire,
 )
 from infra.config.containers import Container
+from infra.diagnosis import shown
+from infra.units import parse_quantity
 
 
 class Resources(Wire):
@@ -26,6 +31,15 @@ class Resources(Wire):
     cpu: CpuQuantity | None = None
     memory: MemoryQuantity | None = None
 
+    @model_validator(mode="after")
+    def _something(self) -> Resources:
+        for field, value in (("cpu", self.cpu), ("memory", self.memory)):
+            if value is not None and parse_quantity(value) == 0:
+                raise FieldError(
+                    field, f"is {value}; a pod without {field} cannot serve. Give more, or leave it out and it is decided"
+                )
+        return self
+
 
 class Storage(Wire):
     """Where the weights lie. An existing claim is never a resource of ours."""
@@ -33,14 +47,67 @@ class Storage(Wire):
     existing_claim: DnsLabel
     mount_path: str = "/models"
     model_path: str | None = None
+    read_bytes_per_second: BytesPerSecond | None = None
 
     @model_validator(mode="after")
     def _paths(self) -> Storage:
-        if not self.mount_path.startswith("/"):
-            raise ValueError(f"mountPath is {self.mount_path!r}; it has to be absolute, for example /models")
+        if problem := _mount_path_problem(self.mount_path):
+            raise FieldError("mountPath", problem)
         if self.model_path is not None and (self.model_path.startswith("/") or ".." in self.model_path.split("/")):
-            raise ValueError(f"modelPath is {self.model_path!r}; it is relative to mountPath and stays below it")
+            raise FieldError("modelPath", f"is {shown(self.model_path)}; it is relative to mountPath and stays below it")
+        if self.model_path is not None and not _is_path(self.model_path):
+            raise FieldError(
+                "modelPath", f"is {shown(self.model_path)}; a path of at most 4,096 characters that can be printed is expected"
+            )
         return self
+
+
+class Credentials(Wire):
+    """A Secret that exists, instead of the stack's own numawise:apiKey and numawise:hubToken."""
+
+    existing_secret: DnsSubdomain = Field(
+        description="A Secret in the model's namespace with the keys api-key (what clients have to send) and hub-token, or one of them. "
+        "Pods read it when they start: a changed value needs a restart."
+    )
+
+
+# What weights would hide from the container: its programs and settings, the kernel's files, and what the pod mounts itself.
+_TAKEN = (
+    "/bin",
+    "/boot",
+    "/cache",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib64",
+    "/opt/rocm",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/var/run",
+)
+
+
+def _is_path(path: str) -> bool:
+    return 0 < len(path) <= 4096 and path.isprintable()
+
+
+def _mount_path_problem(path: str) -> str:
+    """Why weights cannot be mounted there; empty where they can."""
+    if not path.startswith("/"):
+        return f"is {shown(path)}; it has to be absolute, for example /models"
+    if ":" in path or not _is_path(path):
+        return f"is {shown(path)}; Kubernetes takes a path without : of at most 4,096 characters that can be printed"
+    steps = path.rstrip("/").split("/")[1:]
+    if not steps or {"", ".", ".."} & set(steps):
+        return f"is {shown(path)}; write a folder without empty steps, . and .., for example /models"
+    for taken in _TAKEN:
+        if f"/{'/'.join(steps)}/".startswith(f"{taken}/") or taken.startswith(f"/{'/'.join(steps)}/"):
+            return f"is {shown(path)}; {taken} of the container is not to be hidden. Use a folder of its own, for example /models"
+    return ""
 
 
 class Strategy(Wire):
@@ -50,7 +117,7 @@ class Strategy(Wire):
     @model_validator(mode="after")
     def _moves(self) -> Strategy:
         if self.max_surge == 0 and self.max_unavailable == 0:
-            raise ValueError("maxSurge and maxUnavailable are both 0: no update could ever begin; set one of them to 1")
+            raise FieldError("maxUnavailable", "and maxSurge are both 0: no update could ever begin; set one of them to 1")
         return self
 
 
@@ -64,6 +131,7 @@ class Model(Wire):
     namespace: DnsLabel | None = None
     model: str | None = None
     model_config_json: dict[str, Any] | None = Field(default=None, alias="modelConfig")
+    vllm_version: str | None = None
     replicas: PositiveInt = 1
     tensor_parallel_size: PositiveInt | None = None
     pipeline_parallel_size: PositiveInt | None = None
@@ -82,6 +150,7 @@ class Model(Wire):
     resources: Resources = Resources()
     shared_memory: MemoryQuantity | None = None
     storage: Storage
+    credentials: Credentials | None = None
     pod_anti_affinity: Literal["required", "preferred", "none"] = "required"
     strategy: Strategy | None = None
     init_containers: tuple[Container, ...] = Field(default=(), strict=False)
@@ -94,7 +163,8 @@ class Model(Wire):
     @model_validator(mode="after")
     def _one_source_of_facts(self) -> Model:
         if self.model is None and self.model_config_json is None:
-            raise ValueError(
-                "name the model (model: meta-llama/Meta-Llama-3-70B-Instruct), or give its config.json facts as modelConfig"
+            raise FieldError(
+                "model",
+                "is missing: name the model (model: meta-llama/Meta-Llama-3-70B-Instruct), or give its config.json facts as modelConfig",
             )
         return self

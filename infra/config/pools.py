@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections import Counter
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,6 +11,7 @@ from infra.config.base import (
     CpuQuantity,
     DnsLabel,
     DnsSubdomain,
+    FieldError,
     LabelKey,
     Labels,
     LabelValue,
@@ -19,7 +21,9 @@ from infra.config.base import (
     Wire,
 )
 from infra.config.topology import InlineTopology
+from infra.diagnosis import shown
 
+MOST_NODES = 100_000  # of one stack; Kubernetes is tested with 5,000, the largest clusters of providers have 65,000 to 100,000
 Platform = Literal["existing", "kubeadm", "eks", "gke", "aks", "karpenter", "cluster-api", "openshift", "rke2", "k3s", "talos"]
 
 
@@ -66,7 +70,7 @@ class NodePool(Wire):
     topology: InlineTopology | None = None
     node_names: tuple[DnsSubdomain, ...] = Field(default=(), strict=False)
     node_selector: Labels = Field(default_factory=dict)
-    nodes: PositiveInt | None = None
+    nodes: Annotated[PositiveInt, Field(le=MOST_NODES)] | None = None
     labels: Labels = Field(default_factory=dict)
     taints: tuple[Taint, ...] = Field(default=(), strict=False)
     kubelet: dict[str, Any] = Field(default_factory=dict)
@@ -81,12 +85,20 @@ class NodePool(Wire):
         if not self.node_names and self.nodes is None:
             raise ValueError("give nodeNames, or nodes with the count of machines")
         if self.node_names and self.nodes is not None and self.nodes != len(self.node_names):
-            raise ValueError(
-                f"nodes is {self.nodes}, but nodeNames has {len(self.node_names)} names; make them equal or leave nodes out"
+            raise FieldError(
+                "nodes", f"is {self.nodes}, but nodeNames has {len(self.node_names)} names; make them equal or leave nodes out"
             )
-        doubles = sorted({name for name in self.node_names if self.node_names.count(name) > 1})
-        if doubles:
-            raise ValueError(f"nodeNames names {', '.join(doubles)} twice; a node is one machine")
+        if twice := [name for name, times in Counter(self.node_names).items() if times > 1]:
+            raise FieldError("nodeNames", f"names {shown(', '.join(sorted(twice)))[1:-1]} twice; a node is one machine")
+        tainted: set[tuple[str, str]] = set()
+        for index, taint in enumerate(self.taints):
+            if (taint.key, taint.effect) in tainted:
+                raise FieldError(
+                    f"taints[{index}]", f"is a second {taint.effect} taint of {taint.key}; a node takes one of each key and effect"
+                )
+            tainted.add((taint.key, taint.effect))
+        if twice := [name for name, times in Counter(tenant.name for tenant in self.co_tenants).items() if times > 1]:
+            raise FieldError("coTenants", f"names {twice[0]} twice; write perNode: 2, or give each a name of its own")
         return self
 
     @property

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from infra.config.base import CpuList, Groups, Indices, MemoryQuantity, NonNegativeInt, PositiveInt, Texts, Wire
+
+MOST_NUMA_NODES = 1024  # MAX_NUMNODES, 2^10 on x86-64
+MOST_GPUS = 256  # of one machine; the largest have 16 cards, or 64 partitions
 
 
 class NumaNode(Wire):
@@ -14,9 +19,12 @@ class NumaNode(Wire):
         default=None, description='Logical CPUs, as lscpu prints them: "0-55,112-167"; "" on a node without CPUs.'
     )
     memory: MemoryQuantity | None = Field(
-        default=None, description="A lower bound of what the kernel reports there (numactl -H), huge pages included: 1006Gi."
+        default=None,
+        description="What the kernel reports there at least (numactl -H), and at most 5 % more; huge pages included: 1006Gi.",
     )
-    gpus: Indices | None = Field(default=None, description="Indices of its GPUs in device order; [] where it has none.")
+    gpus: Annotated[Indices, Field(max_length=MOST_GPUS)] | None = Field(
+        default=None, description="Indices of its GPUs in device order; [] where it has none."
+    )
     nics: Texts = Field(default=(), description="Names of its network cards: mlx5_0.")
     distances: Indices = Field(default=(), description="Distance to each NUMA node in order, as numactl -H prints it.")
     hugepages: dict[str, NonNegativeInt] = Field(
@@ -32,7 +40,9 @@ class Topology(Wire):
 
     sku: str = Field(description="The accelerator: id, driver name, node label value or common name.")
     threads_per_core: PositiveInt | None = Field(default=None, description="Thread(s) per core of lscpu.")
-    numa_nodes: tuple[NumaNode, ...] = Field(default=(), strict=False, description="All NUMA nodes, in order of id.")
+    numa_nodes: tuple[NumaNode, ...] = Field(
+        default=(), strict=False, max_length=MOST_NUMA_NODES, description="All NUMA nodes, in order of id."
+    )
     link_domains: Groups | None = Field(
         default=None,
         description="Groups of GPU indices joined by NVLink or xGMI at full rate; [] over PCIe alone. Inline it may be left out where the accelerator tells it.",
@@ -58,5 +68,5 @@ class InlineTopology(Topology):
     """A node shape given in the stack file instead of by its catalog name."""
 
     numa_nodes: tuple[InlineNumaNode, ...] = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
-        min_length=1, strict=False, description=Topology.model_fields["numa_nodes"].description
+        min_length=1, max_length=MOST_NUMA_NODES, strict=False, description=Topology.model_fields["numa_nodes"].description
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.kubelet.admission.node import Node, start_node
 from infra.kubelet.admission.reservation import EVICTION_SIGNALS
 from infra.kubelet.configuration.decode import Configuration, load
@@ -17,6 +17,7 @@ from infra.kubelet.configuration.flags import flag_meant
 from infra.kubelet.machine import Device, Machine
 from infra.kubelet.managers.cpu_topology import cpu_list
 from infra.kubelet.managers.topology import BEST_EFFORT, NONE, RESTRICTED, SINGLE_NUMA_NODE
+from infra.offers import POOL, Offer
 
 # The kubelet merges about three million combinations of hints a second (v1.37.2, one core of a current server).
 _SECONDS_PER_COMBINATION = 3e-7
@@ -42,8 +43,13 @@ def advise(
     ]
 
 
-def _warn(code: str, path: str, message: str) -> Diagnosis:
-    return Diagnosis.warning(path, code, message)
+def _warn(code: str, path: str, message: str, *offers: Offer) -> Diagnosis:
+    return Diagnosis.warning(path, code, message, offers=offers)
+
+
+def _write(field: str, value: Any, words: str) -> Offer:
+    """A field of the pool's `kubelet:` with another value."""
+    return Offer.of(words, (f"{POOL}.kubelet.{field}", value))
 
 
 def suggest_field(name: str) -> str:
@@ -52,8 +58,8 @@ def suggest_field(name: str) -> str:
     if flag is None:
         return did_you_mean(name, FIELDS)
     if flag.name == name.lstrip("-").replace("_", "-"):
-        return f" --{flag.name} is a flag; the field is {flag.field!r}."
-    return f" Did you mean {flag.field!r}?"
+        return f" --{flag.name} is a flag; the field is {shown(flag.field)}."
+    return f" Did you mean {shown(flag.field)}?"
 
 
 def _ignored_fields(c: Configuration) -> Iterator[Diagnosis]:
@@ -115,18 +121,25 @@ def _eviction(c: Configuration, document: Mapping[str, Any], machine: Machine) -
             )
         if threshold is None:
             yield _warn(
-                "NoMemoryEviction", "evictionHard", "leaves out memory.available, which is then off; write 100Mi, the default."
+                "NoMemoryEviction",
+                "evictionHard",
+                "leaves out memory.available, which is then off.",
+                _write("evictionHard", {**hard, "memory.available": "100Mi"}, "write 100Mi, the default"),
             )
     if threshold in ("0%", "100%"):
         yield _warn(
-            "NoMemoryEviction", "evictionHard.memory.available", f"{threshold} switches the threshold off; write a quantity."
+            "NoMemoryEviction",
+            "evictionHard.memory.available",
+            f"{threshold} switches the threshold off.",
+            _write("evictionHard", {**hard, "memory.available": "100Mi"}, "write 100Mi, the default"),
         )
     elif threshold and threshold.endswith("%") and c["memoryManagerPolicy"] == "Static":
         yield _warn(
             "PercentEviction",
             "evictionHard.memory.available",
             f"{threshold} of this machine's {machine.memory_capacity_bytes} bytes has to stand in reservedMemory to the byte, and a "
-            "machine with another MemTotal will not start; write a quantity such as 500Mi.",
+            "machine with another MemTotal will not start.",
+            _write("evictionHard", {**hard, "memory.available": "500Mi"}, "write a quantity such as 500Mi"),
         )
     periods = c["evictionSoftGracePeriod"] or {}
     for signal in c["evictionSoft"] or {}:
@@ -138,7 +151,8 @@ def _eviction(c: Configuration, document: Mapping[str, Any], machine: Machine) -
             yield Diagnosis(
                 f"evictionSoft.{signal}",
                 "StopsAtStart",
-                f"needs evictionSoftGracePeriod.{signal}, or the kubelet stops; write 1m30s.",
+                f"needs evictionSoftGracePeriod.{signal}, or the kubelet stops.",
+                offers=(_write("evictionSoftGracePeriod", {**periods, signal: "1m30s"}, "write 1m30s"),),
             )
 
 
@@ -151,7 +165,12 @@ def _reserved_cpus(c: Configuration, node: Node) -> Iterator[Diagnosis]:
             "HalfReservedCores",
             "reservedSystemCPUs",
             f"takes {cpu_list(reserved)} and leaves the siblings {cpu_list(lost)}, which full-pcpus-only can give to nobody: "
-            f"{lost.bit_count()} CPUs are lost. Reserve whole cores: {cpu_list(node.cpus.reserved_cores)}.",
+            f"{lost.bit_count()} CPUs are lost.",
+            _write(
+                "reservedSystemCPUs",
+                cpu_list(node.cpus.reserved_cores),
+                f"reserve whole cores: {cpu_list(node.cpus.reserved_cores)}",
+            ),
         )
     if c["reservedSystemCPUs"] and not node.cpus.options.strict_cpu_reservation:
         yield _warn(

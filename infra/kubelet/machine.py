@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.diagnosis import shown
 from infra.errors import ConfigError
 from infra.kubelet.quantity import parse_quantity
 
@@ -152,6 +153,6 @@ def _count(value: Any, path: str) -> int:
 
 
 def _wrong(path: str, value: object, expected: str) -> ConfigError:
-    error = ConfigError.one("BadCase", path, f"{value!r} is not {expected}.")
+    error = ConfigError.one("BadCase", path, f"{shown(value)} is not {expected}.")
     assert isinstance(error, ConfigError)
     return error

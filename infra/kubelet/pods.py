@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.diagnosis import shown
 from infra.errors import ConfigError
 from infra.kubelet.quantity import parse_json_quantity
 from infra.kubelet.resource_names import is_pod_level_resource
@@ -231,6 +232,6 @@ def _resource_list(value: Any, path: str) -> tuple[ResourceList, dict[str, int |
 
 
 def _wrong(path: str, value: object, expected: str) -> ConfigError:
-    error = ConfigError.one("BadCase", path, f"{value!r} is not {expected}.")
+    error = ConfigError.one("BadCase", path, f"{shown(value)} is not {expected}.")
     assert isinstance(error, ConfigError)
     return error

@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from infra.diagnosis import shown
+
 NANO = 10**9
 _PER_MILLI = 10**6
 _MAX_INT64 = 2**63 - 1
@@ -92,7 +94,7 @@ def parse_json_quantity(value: object) -> Quantity:
     if value is None:
         return ZERO
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no quantity; write it like 4, 500m, 512Mi or 128Gi")
+        raise ValueError(f"{shown(value)} is no quantity; write it like 4, 500m, 512Mi or 128Gi")
     return parse_quantity(str(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else repr(value))
 
 

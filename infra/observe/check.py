@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from infra.diagnosis import Diagnosis, did_you_mean
 from infra.errors import CheckError
 from infra.observe.kubelet_difference import kubelet_differences
-from infra.observe.model import ClusterObservation, ObservedNode
+from infra.observe.kubelet_drop_in import remedy
+from infra.observe.leader_worker_sets import check_group_controller
+from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin
+from infra.observe.node_fit import daemon_runs_on
+from infra.observe.secrets import named_secrets
+from infra.observe.taints import unnamed_taints
 from infra.plan.model import ClusterPlan, PoolPlan
 from infra.units import format_gib, parse_bytes, parse_millicpu
 
@@ -42,6 +47,9 @@ def check(plan: ClusterPlan, observation: ClusterObservation, ownership: Ownersh
         *_foreign_objects(plan, observation, ownership),
         *_foreign_device_plugins(plan, observation, ownership),
         *_foreign_pods(plan, observation, ownership),
+        *unnamed_taints(plan, observation),
+        *named_secrets(plan, observation),
+        *check_group_controller(plan, observation),
     ]
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
@@ -71,7 +79,8 @@ def _nodes(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) ->
             yield Diagnosis(
                 f"nodePools[{pool_index}].nodeNames",
                 "NodesNotNamed",
-                f"is missing: the plan counts {len(pool.nodes.names)} nodes, and existing nodes need their names before anything is declared on them",
+                f"is missing: the plan counts {len(pool.nodes.names)} nodes, and existing nodes need their names, or a nodeSelector that finds them, before "
+                "anything is declared on them",
             )
             continue
         for node_index, name in enumerate(pool.nodes.names):
@@ -83,7 +92,9 @@ def _nodes(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) ->
                     if known
                     else " The cluster has no nodes."
                 )
-                yield Diagnosis(path, "UnknownNode", f"{name} is no node of the cluster.{did_you_mean(name, known) or have}")
+                yield Diagnosis.warning(
+                    path, "UnknownNode", f"{name} is no node of the cluster.{did_you_mean(name, known) or have}"
+                )
             else:
                 yield from _node(plan, pool, node, path, ownership)
 
@@ -124,13 +135,13 @@ def _node(plan: ClusterPlan, pool: PoolPlan, node: ObservedNode, path: str, owne
                 f"the configuration of {node.name}'s kubelet could not be read ({node.kubelet_unreadable}); admission is not proven there",
             )
         return
-    differences = kubelet_differences(pool.kubelet.fields, node.kubelet)
+    differences = kubelet_differences(pool.kubelet.drop_in, node.kubelet)
     if differences:
+        advice = remedy(pool, node, path.split(".")[0], plan.kubernetes_version)
         yield Diagnosis(
             path,
             "KubeletDiffers",
-            f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. Write the drop-in that "
-            f"`python -m infra render` puts into kubelet/90-numawise-{pool.name}.conf to the node (drained, kubelet stopped, cpu_manager_state and memory_manager_state removed), then start it",
+            f"the kubelet of {node.name} does not run the planned configuration: {'; '.join(differences)}. {advice}",
         )
 
 
@@ -230,13 +241,23 @@ def _foreign_objects(plan: ClusterPlan, seen: ClusterObservation, ownership: Own
 def _foreign_device_plugins(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:
     for plugin in seen.device_plugins:
         vendor = "amd" if "amd" in plugin.image or "rocm" in plugin.image else "nvidia"
+        if ownership.holds(plugin.labels):
+            continue
         for index, pool in enumerate(plan.node_pools):
-            if pool.hardware.vendor == vendor and pool.device_plugin.mode == "managed" and not ownership.holds(plugin.labels):
+            if pool.hardware.vendor != vendor or pool.device_plugin.mode != "managed":
+                continue
+            shared = [node.name for name in pool.nodes.names if (node := seen.node(name)) and _runs_on(plugin, pool, node)]
+            if shared:
                 yield Diagnosis(
                     f"nodePools[{index}].devicePlugin.mode",
                     "TwoDevicePlugins",
-                    f"is managed, but {plugin.key} ({plugin.image}) runs already; two plugins of one vendor fight over the socket: write mode: existing, or remove that one",
+                    f"is managed, but {plugin.key} ({plugin.image}) runs on {shared[0]}{f' and {len(shared) - 1} more' if len(shared) > 1 else ''} already; two "
+                    "plugins of one vendor fight over the socket: write mode: existing, or keep that one off the pool's nodes by its node selector",
                 )
+
+
+def _runs_on(plugin: ObservedPlugin, pool: PoolPlan, node: ObservedNode) -> bool:
+    return daemon_runs_on(plugin.pod, name=node.name, labels={**node.labels, **pool.nodes.labels}, taints=node.taints)
 
 
 def _foreign_pods(plan: ClusterPlan, seen: ClusterObservation, ownership: Ownership) -> Iterator[Diagnosis]:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from infra.errors import MissingError
 from infra.kinds import ObjectKey
-from infra.observe.client import Client
+from infra.observe.client import ApiError, Client
+from infra.observe.leader_worker_sets import observe_group_controller
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
+from infra.observe.node_fit import Taint
 from infra.plan.model import ClusterPlan
 from infra.units import format_millicpu, parse_millicpu
 
 # Part of the image names of the device plugins of both vendors, their operators' and the clouds' copies included.
 _PLUGIN_IMAGES = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "amdgpu-device-plugin")
 _AT_A_TIME = 16
+OBSERVED_KUBELET_CONFIG = (
+    "numawise.dev/observed-kubelet-config"  # node annotation: the kubelet's configuration (what configz answers) as JSON
+)
 
 
 def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> ClusterObservation:
     """Lists nodes, pods, claims and the objects that the plan would create; MissingError where the cluster is unreachable."""
     version = _version(client)
     raw_nodes = list(client.list("/api/v1/nodes"))
-    planned = {name for pool in plan.node_pools for name in pool.nodes.names}
+    planned = _planned(plan, raw_nodes)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         nodes = tuple(pool.map(lambda raw: _node(client, raw, raw["metadata"]["name"] in planned), raw_nodes))
         found = dict(zip(wanted := tuple(wanted), pool.map(lambda key: _labels(client, key), wanted), strict=True))
@@ -40,8 +46,23 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
         objects={key: labels for key, labels in found.items() if labels is not None},
         namespaces=namespaces,
         claims=_claims(client, {(m.namespace, m.engine.storage.existing_claim) for m in plan.models}),
+        secrets=_secrets(client, {(m.namespace, m.engine.credentials_secret) for m in plan.models if m.engine.credentials_secret}),
         device_plugins=tuple(_plugins(client)),
+        group_controller=observe_group_controller(client)
+        if any(model.parallelism.pods_per_replica > 1 for model in plan.models)
+        else None,
     )
+
+
+def _planned(plan: ClusterPlan, nodes: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The nodes of the plan: by name, or all that a pool's selector matches."""
+    names = {name for pool in plan.node_pools if pool.nodes.names_given for name in pool.nodes.names}
+    selectors = [pool.nodes.selector for pool in plan.node_pools if not pool.nodes.names_given and pool.nodes.selector]
+    for raw in nodes:
+        labels = raw["metadata"].get("labels") or {}
+        if any(selector.items() <= labels.items() for selector in selectors):
+            names.add(raw["metadata"]["name"])
+    return names
 
 
 def _version(client: Client) -> str:
@@ -61,7 +82,7 @@ def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode
     status = raw.get("status") or {}
     ready = next((c for c in status.get("conditions") or () if c["type"] == "Ready"), {})
     kubelet, why = (
-        _configz(client, raw["metadata"]["name"]) if planned and ready.get("status") == "True" else (None, "the node is not Ready")
+        _configuration(client, raw["metadata"]) if planned and ready.get("status") == "True" else (None, "the node is not Ready")
     )
     return ObservedNode(
         name=raw["metadata"]["name"],
@@ -70,12 +91,27 @@ def _node(client: Client, raw: Mapping[str, Any], planned: bool) -> ObservedNode
         ready=ready.get("status") == "True",
         ready_message=ready.get("message", "the kubelet has not reported"),
         unschedulable=bool((raw.get("spec") or {}).get("unschedulable")),
+        taints=tuple(
+            Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "")
+            for taint in (raw.get("spec") or {}).get("taints") or ()
+        ),
         kubelet_version=(status.get("nodeInfo") or {}).get("kubeletVersion", ""),
         capacity=status.get("capacity") or {},
         allocatable=status.get("allocatable") or {},
         kubelet=kubelet,
         kubelet_unreadable=why,
     )
+
+
+def _configuration(client: Client, metadata: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+    """The annotation, where somebody who may read the kubelet wrote what it runs; else the kubelet itself."""
+    try:
+        observed = json.loads((metadata.get("annotations") or {})[OBSERVED_KUBELET_CONFIG])
+        if isinstance(observed, dict):
+            return observed, ""
+    except (KeyError, TypeError, ValueError):
+        pass
+    return _configz(client, metadata["name"])
 
 
 def _configz(client: Client, node: str) -> tuple[Mapping[str, Any] | None, str]:
@@ -121,6 +157,21 @@ def _claims(client: Client, wanted: set[tuple[str, str]]) -> dict[tuple[str, str
     return claims
 
 
+def _secrets(client: Client, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...] | None]:
+    found: dict[tuple[str, str], tuple[str, ...] | None] = {}
+    for namespace, name in sorted(wanted):
+        try:
+            secret = client.find(f"/api/v1/namespaces/{namespace}/secrets/{name}")
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            found[namespace, name] = None
+            continue
+        if secret is not None:
+            found[namespace, name] = tuple(sorted(secret.get("data") or {}))
+    return found
+
+
 def _plugins(client: Client) -> Iterable[ObservedPlugin]:
     for raw in client.list("/apis/apps/v1/daemonsets"):
         spec = raw["spec"]["template"]["spec"]
@@ -131,6 +182,6 @@ def _plugins(client: Client) -> Iterable[ObservedPlugin]:
                     key=ObjectKey(kind="DaemonSet", namespace=metadata["namespace"], name=metadata["name"]),
                     image=container["image"],
                     labels=metadata.get("labels") or {},
-                    node_selector=spec.get("nodeSelector") or {},
+                    pod={key: spec[key] for key in ("nodeSelector", "affinity", "tolerations") if spec.get(key)},
                 )
                 break

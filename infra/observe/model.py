@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.kinds import ObjectKey
+from infra.observe.node_fit import Taint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class ObservedNode:
     kubelet: Mapping[str, Any] | None  # configz; None where it could not be read
     kubelet_unreadable: str = ""  # why
     annotations: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,16 @@ class ObservedPlugin:
     key: ObjectKey
     image: str
     labels: Mapping[str, str]
-    node_selector: Mapping[str, str]
+    pod: Mapping[str, Any] = field(default_factory=dict)  # the spec of its pods: nodeSelector, affinity and tolerations alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedGroupController:
+    """What the cluster knows of LeaderWorkerSets."""
+
+    defined: bool  # whether the version that we render is served
+    restart_policies: tuple[str, ...]  # that its schema accepts; () where the schema does not say
+    runs: bool  # whether the controller's webhook is registered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +70,10 @@ class ClusterObservation:
         default_factory=dict
     )  # labels of the namespaces that the plan names and that exist
     claims: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # (namespace, claim) -> access modes
+    # (namespace, Secret) that a model names -> the names of its keys; None where it may not be read. Values are never kept.
+    secrets: Mapping[tuple[str, str], tuple[str, ...] | None] = field(default_factory=dict)
     device_plugins: tuple[ObservedPlugin, ...] = ()
+    group_controller: ObservedGroupController | None = None  # None where no model needs it, or where it may not be read
 
     def node(self, name: str) -> ObservedNode | None:
         return next((node for node in self.nodes if node.name == name), None)

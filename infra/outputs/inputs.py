@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from infra.diagnosis import shown
 from infra.errors import NumawiseError
 from infra.outputs.collective_log import CollectiveLog
 from infra.outputs.machine import Machine, contradictions, machines
@@ -171,4 +172,4 @@ def _nothing_found(lines: Sequence[str]) -> str:
     if any(line.startswith("Legend:") or "Connection traversing" in line for line in filled):
         return "there is only the legend of `nvidia-smi topo -m`; copy the matrix above it too."
     first = filled[0][:60] if filled else ""
-    return f"no known output is among its {len(filled)} lines (the first is {first!r}). Read are {KINDS}."
+    return f"no known output is among its {len(filled)} lines (the first is {shown(first)}). Read are {KINDS}."

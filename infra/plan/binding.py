@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from infra.plan.model import RankBinding
 from infra.plan.pool.proof import ContainerFootprint
@@ -11,9 +12,10 @@ from infra.plan.pool.proof import ContainerFootprint
 
 @dataclass(frozen=True)
 class Unbound:
-    """Why ranks cannot be bound, as a sentence with both numbers and what would change it."""
+    """Why ranks cannot be bound, as a sentence with both numbers, and what of the pod is in the way: nothing where it cannot be changed."""
 
     reason: str
+    lacks: Literal["", "cpus", "even cpus", "memory"] = ""
 
 
 def bind_ranks(
@@ -21,15 +23,13 @@ def bind_ranks(
     footprints: Iterable[ContainerFootprint],
     *,
     all_memory_nodes: Sequence[int],
-    enough_cpus: int,
     threads_per_core: int,
 ) -> RankBinding | Unbound | None:
     """The binding of one pod's ranks, or why there is none; None where every place that the pod can get is a single NUMA node.
 
     `gpu_nodes` is the NUMA node of each of the pod's GPUs in device order, which is the order of local ranks: rank 0 drives the first.
     `footprints` are all places that the main container can come to have, in every order of starts and ends: on each NUMA node of its GPUs it must hold
-    an exclusive physical core a GPU in all of them. Without pinned memory the container may allocate on `all_memory_nodes`. `enough_cpus` is the smallest CPU
-    count that needs as many NUMA nodes as the GPUs do, for the sentence.
+    an exclusive physical core a GPU in all of them. Without pinned memory the container may allocate on `all_memory_nodes`.
     """
     places = list(footprints)
     if not places or all(len(place.devices) <= 1 for place in places):
@@ -37,7 +37,7 @@ def bind_ranks(
     if any(node is None for node in gpu_nodes) or any(node < 0 for place in places for node, _ in place.devices):
         return Unbound("the device plugin reports no NUMA node for the GPUs, so that no rank can be bound to one.")
     for place in places:
-        unbound = _lacking(place, all_memory_nodes, enough_cpus, threads_per_core)
+        unbound = _lacking(place, all_memory_nodes, threads_per_core)
         if unbound is not None:
             return unbound
     homes = tuple(node for node in gpu_nodes if node is not None)
@@ -53,7 +53,7 @@ def bind_ranks(
     )
 
 
-def _lacking(place: ContainerFootprint, all_memory_nodes: Sequence[int], enough_cpus: int, threads_per_core: int) -> Unbound | None:
+def _lacking(place: ContainerFootprint, all_memory_nodes: Sequence[int], threads_per_core: int) -> Unbound | None:
     cpus = dict(place.cpus)
     total = sum(cpus.values())
     memory = place.memory_numa or tuple(all_memory_nodes)
@@ -66,18 +66,20 @@ def _lacking(place: ContainerFootprint, all_memory_nodes: Sequence[int], enough_
             elsewhere = " and ".join(f"{count} on NUMA node {other}" for other, count in place.cpus)
             return Unbound(
                 f"the ranks of the {gpus} GPUs on NUMA node {node} cannot be bound there: the CPU manager gives the pod {elsewhere} and none on NUMA "
-                f"node {node}, since {total} CPUs fit fewer nodes than the GPUs. Ask for {enough_cpus} CPUs or more, and the kubelet takes them from all."
+                f"node {node}, since {total} CPUs fit fewer nodes than the GPUs.",
+                lacks="cpus",
             )
         if cpus[node] < gpus * threads_per_core:
             return Unbound(
                 f"the ranks of the {gpus} GPUs on NUMA node {node} cannot be bound there: the pod holds {cpus[node]} CPUs on it, less than a physical core a rank "
-                f"({gpus * threads_per_core} CPUs). With distribute-cpus-across-numa the kubelet takes CPUs from all nodes alike."
+                f"({gpus * threads_per_core} CPUs).",
+                lacks="even cpus",
             )
         if node not in memory:
             pinned = ", ".join(map(str, memory))
             return Unbound(
-                f"the ranks of the {gpus} GPUs on NUMA node {node} cannot be bound there: the memory manager pins the pod's memory to NUMA node {pinned}. "
-                "Leave memoryManagerPolicy out, or set it to None."
+                f"the ranks of the {gpus} GPUs on NUMA node {node} cannot be bound there: the memory manager pins the pod's memory to NUMA node {pinned}.",
+                lacks="memory",
             )
     return None
 

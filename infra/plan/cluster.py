@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.catalog.confidence import hardware_warnings
 from infra.catalog.vendors import vendors
 from infra.config.cluster import StackConfig
-from infra.diagnosis import Diagnosis, did_you_mean, in_order
+from infra.diagnosis import Diagnosis, did_you_mean, in_order, shown
 from infra.errors import NumawiseError, PlanError
 from infra.plan.effects import keys_without_effect
 from infra.plan.equal_pools import EqualPools
@@ -42,29 +42,54 @@ from infra.plan.model import (
 from infra.plan.pool.decision import PodDecision, PoolDecision
 from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
+from infra.plan.service_names import NamedModel, service_name_problems
 from infra.plan.sizing import EqualModels, SizedModel
+from infra.plan.trial import Outcome, Trials
 
 
 def plan_stack(config: StackConfig) -> ClusterPlan:
-    """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan."""
+    """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan.
+
+    PlanError with all that is wrong. What an error or a warning offers has been put in and planned.
+    """
+    known = _Known()
+    planned = _plan(config, known)
+    trials = Trials(config, planned, lambda changed: _plan(changed, known))
+    if planned.plan is None:
+        raise PlanError(trials.tried(planned.problems))
+    return replace(planned.plan, warnings=in_order(trials.tried(planned.plan.warnings)))
+
+
+class _Known:
+    """What is decided already and holds for every plan of this stack."""
+
+    def __init__(self) -> None:
+        self.models, self.pools = EqualModels(), EqualPools()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned(Outcome):
+    plan: ClusterPlan | None
+
+
+def _plan(config: StackConfig, known: _Known) -> _Planned:
     problems: list[Diagnosis] = []
     warnings: list[Diagnosis] = []
     _check_names(config, problems)
     hardware = _hardware(config, problems)
     warnings += [warning for item in hardware.values() for warning in hardware_warnings(item.shape, item.accelerator, item.path)]
     sized: dict[int, SizedModel] = {}
-    equal_models = EqualModels()
     for index, model in enumerate(config.models):
         pool = hardware.get(model.node_pool)
         if pool is None:
             continue
-        with _collected(problems):
-            sized[index] = equal_models.size(model, f"models[{index}]", pool)
-            warnings += sized[index].warnings
+        path = f"models[{index}]"
+        with _collected(problems, model=path, pool=pool.path):
+            sized[index] = known.models.size(model, path, pool)
+            warnings += (warning.placed(model=path, pool=pool.path) for warning in sized[index].warnings)
     warnings += _device_group_warnings(config, hardware)
     warnings += keys_without_effect(config)
     pools: list[PoolPlan] = []
-    equal_pools = EqualPools()
     models: dict[int, ModelPlan] = {}
     for index, pool in enumerate(config.node_pools):
         if pool.name not in hardware:
@@ -82,14 +107,15 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
                 platform=pool.platform,
             )
             pods = tuple(PodNames(size.model.name, size.path) for size in mine.values())
-            decision = equal_pools.decide(requirements, PoolNames(path=f"nodePools[{index}]", pods=pods))
+            decision = known.pools.decide(requirements, PoolNames(path=f"nodePools[{index}]", pods=pods))
             warnings += decision.warnings
             pools.append(_pool_plan(hardware[pool.name], decision, mirror=config.images.mirror))
             decided = zip(mine.items(), decision.pods, strict=True)
             models |= {number: _model_plan(config, size, pod) for (number, size), pod in decided}
+    problems += service_name_problems(_named(config, sized))
     if problems:
-        raise PlanError(problems)
-    return ClusterPlan(
+        return _Planned(problems=problems, warnings=warnings, plan=None)
+    plan = ClusterPlan(
         kubernetes_version=config.kubernetes_version,
         namespace=NamespacePlan(
             name=config.namespace.name, create=config.namespace.create, pod_security=config.namespace.pod_security
@@ -104,14 +130,29 @@ def plan_stack(config: StackConfig) -> ClusterPlan:
         models=tuple(models[number] for number in sorted(models)),
         warnings=in_order(warnings),
     )
+    return _Planned(problems=(), warnings=plan.warnings, plan=plan)
+
+
+def _named(config: StackConfig, sized: Mapping[int, SizedModel]) -> tuple[NamedModel, ...]:
+    """All models; one that could not be sized counts as one of a single pod."""
+    return tuple(
+        NamedModel(
+            path=f"models[{index}]",
+            name=model.name,
+            namespace=model.namespace or config.namespace.name,
+            replicas=model.replicas,
+            pods_per_replica=sized[index].choice.pods_per_replica if index in sized else 1,
+        )
+        for index, model in enumerate(config.models)
+    )
 
 
 @contextmanager
-def _collected(problems: list[Diagnosis]) -> Iterator[None]:
+def _collected(problems: list[Diagnosis], **places: str) -> Iterator[None]:
     try:
         yield
     except NumawiseError as error:
-        problems.extend(error.problems)
+        problems.extend(problem.placed(**places) for problem in error.problems)
 
 
 def _hardware(config: StackConfig, problems: list[Diagnosis]) -> dict[str, PoolHardware]:
@@ -162,7 +203,7 @@ def _check_names(config: StackConfig, problems: list[Diagnosis]) -> None:
                 Diagnosis(
                     path=f"models[{index}].nodePool",
                     code="UnknownPool",
-                    message=f"{model.node_pool!r} is no pool of this stack.{did_you_mean(model.node_pool, pools) or ' Pools: ' + ', '.join(pools) + '.'}",
+                    message=f"{shown(model.node_pool)} is no pool of this stack.{did_you_mean(model.node_pool, pools) or ' Pools: ' + ', '.join(pools) + '.'}",
                 )
             )
 
@@ -272,15 +313,16 @@ def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> 
         ),
         resources=_resources_plan(size, decided, config.images.mirror),
         engine=EnginePlan(
-            image=mirrored(size.image, config.images.mirror),
-            vllm_version=size.vllm_version,
+            image=mirrored(size.engine.image, config.images.mirror),
+            vllm_version=size.engine.version,
             args=_further_arguments(size),
-            env=model.env,
+            env=size.variables,
             storage=StoragePlan(
                 existing_claim=model.storage.existing_claim,
                 mount_path=model.storage.mount_path,
                 model_path=model.storage.model_path,
             ),
+            credentials_secret=model.credentials.existing_secret if model.credentials else None,
         ),
         placement=PlacementPlan(
             replicas=model.replicas,

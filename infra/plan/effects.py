@@ -39,16 +39,14 @@ PLATFORMS: Mapping[str, str] = {
 
 
 def keys_without_effect(config: StackConfig) -> Iterator[Diagnosis]:
-    """A warning for each key that differs from its default and changes nothing."""
+    """A warning for each key that differs from its default and changes nothing, and for nodes that somebody else has to make."""
     for path, value in _given(config):
         key = re.sub(r"\[\d+\]", "[]", path)
         if key == "nodePools[].platform" and value in PLATFORMS:
-            by_hand = f"the plan is that of nodes that exist, and no node of {value} is made: make them, and give them the pool's kubelet drop-in {PLATFORMS[value]}"
+            text = f"no node of {value} is made yet: make them, and give them the pool's kubelet drop-in {PLATFORMS[value]}"
+            yield Diagnosis.warning(path=path, code="NodesNotMade", message=text)
         elif key in BY_HAND:
-            by_hand = BY_HAND[key]
-        else:
-            continue
-        yield Diagnosis.warning(path=path, code="NoEffectYet", message=f"has no effect yet: {by_hand}")
+            yield Diagnosis.warning(path=path, code="NoEffectYet", message=f"has no effect yet: {BY_HAND[key]}")
 
 
 def _given(section: Wire, path: str = "") -> Iterator[tuple[str, Any]]:

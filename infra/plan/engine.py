@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 
-from infra.catalog.entries import DATA
-from infra.catalog.reading import parse_yaml
+from infra.catalog.engine_releases import EngineRelease, flag_spans, replaced_flags, variable_spans
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 
 # Flags that a field of the model decides: given twice, the plan and the server would disagree.
 FIELD_OF_FLAG = {
@@ -52,31 +49,45 @@ SECRET_VARIABLES = {
     "HUGGING_FACE_HUB_TOKEN": "numawise:hubToken",
     "VLLM_API_KEY": "numawise:apiKey",
 }
+_INSTEAD_OF_VARIABLE = {"VLLM_ATTENTION_BACKEND": "engineArgs attention-backend: NAME"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineFlags:
-    """The flags of one vLLM version, without dashes; `replaced` maps flags that are gone to what to write instead."""
-
-    version: str
-    flags: frozenset[str]
-    replaced: Mapping[str, str]
-
-
-@cache
-def engine_flags() -> EngineFlags:
-    """The flags of the pinned vLLM."""
-    document = parse_yaml((DATA / "vllm_flags.yaml").read_bytes(), "vllm_flags.yaml")
-    return EngineFlags(version=document["version"], flags=frozenset(document["flags"]), replaced=document["replaced"])
-
-
-def engine_problems(model: Model, path: str) -> Iterator[Diagnosis]:
-    """Errors in `engineArgs` and `env` of a model."""
+def engine_problems(model: Model, path: str, release: EngineRelease, *, own_image: bool = False) -> Iterator[Diagnosis]:
+    """Errors in `engineArgs`, `env` and the fields of a model that are flags. An `own_image` may know flags and variables that no release of vLLM does."""
     for name, value in model.engine_args.items():
-        yield from _flag_problems(name, value, f"{path}.engineArgs.{name}", own_image=model.image is not None)
+        yield from _flag_problems(name, value, f"{path}.engineArgs.{name}", release, own_image=own_image)
     for name, value in model.env.items():
-        yield from _variable_problems(name, value, f"{path}.env.{name}")
+        yield from _variable_problems(name, value, f"{path}.env.{name}", release, own_image=own_image)
+    yield from _field_problems(model, path, release)
+    batched, sequences = model.max_num_batched_tokens, model.max_num_seqs
+    if batched is not None and sequences is not None and batched < sequences:
+        yield Diagnosis(
+            path=f"{path}.maxNumBatchedTokens",
+            code="BatchBelowSequences",
+            message=f"is {batched}, below maxNumSeqs {sequences}: vLLM refuses that. Use at least {sequences}",
+        )
+
+
+def _field_problems(model: Model, path: str, release: EngineRelease) -> Iterator[Diagnosis]:
+    """Fields that are given, whose flag this release does not have."""
+    known = {FIELD_OF_FLAG[flag] for flag in FIELD_OF_FLAG if flag in release.flags}
+    for flag, field in FIELD_OF_FLAG.items():
+        if field not in known and _is_given(model, field):
+            spans = flag_spans().of(flag)
+            if spans:
+                yield Diagnosis(
+                    path=f"{path}.{field}",
+                    code="UnknownFlag",
+                    message=f"is --{flag}, which vLLM {release.version} does not have ({spans} do); leave it out",
+                )
+
+
+def _is_given(model: Model, field: str) -> bool:
+    return any(
+        info.alias == field and getattr(model, name) != info.get_default(call_default_factory=True)
+        for name, info in type(model).model_fields.items()
+    )
 
 
 def engine_warnings(model: Model, path: str) -> Iterator[Diagnosis]:
@@ -96,8 +107,33 @@ def engine_warnings(model: Model, path: str) -> Iterator[Diagnosis]:
             )
 
 
-def _flag_problems(name: str, value: Any, path: str, *, own_image: bool) -> Iterator[Diagnosis]:
-    known = engine_flags()
+READY_TIMEOUT = "VLLM_ENGINE_READY_TIMEOUT_S"
+DEFAULT_READY_SECONDS = 600  # vLLM 0.14.0 to 0.33.0, envs.py; before, a constant of v1/engine/core_client.py
+
+
+def engine_variables(
+    model: Model, release: EngineRelease, data_parallel_size: int, startup_seconds: int
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The environment of the server beside what every pod has, and why.
+
+    An API server that is a process beside the engine waits READY_TIMEOUT seconds for it (v1/engine/core_client.py): with data parallel or several
+    API servers. A single one starts the engine itself and waits as long as it takes; its pods get no variable that would change nothing.
+    """
+    servers = model.engine_args.get("api-server-count", data_parallel_size)
+    apart = data_parallel_size > 1 or (isinstance(servers, int) and servers > 1)
+    if not apart or READY_TIMEOUT in model.env:
+        return dict(model.env), ()
+    who = f"data parallel {data_parallel_size}" if data_parallel_size > 1 else f"{servers} API servers"
+    if READY_TIMEOUT in release.variables:
+        reason = f"{READY_TIMEOUT} {startup_seconds}, the startup budget: with {who} vLLM gives its engines up after {DEFAULT_READY_SECONDS} s otherwise."
+        return {READY_TIMEOUT: str(startup_seconds), **model.env}, (reason,)
+    if startup_seconds <= DEFAULT_READY_SECONDS:
+        return dict(model.env), ()
+    reason = f"with {who} vLLM {release.version} gives its engines up after {DEFAULT_READY_SECONDS} s, and the startup budget is {startup_seconds} s: from 0.14 on that can be set."
+    return dict(model.env), (reason,)
+
+
+def _flag_problems(name: str, value: Any, path: str, release: EngineRelease, *, own_image: bool) -> Iterator[Diagnosis]:
     flag = name.lstrip("-").replace("_", "-")
     if name.startswith("-"):
         yield Diagnosis(path=path, code="FlagWithDashes", message=f"is written without dashes: {flag}")
@@ -113,24 +149,38 @@ def _flag_problems(name: str, value: Any, path: str, *, own_image: bool) -> Iter
         )
     elif flag in DECIDED_FLAGS:
         yield Diagnosis(path=path, code="FlagOfPlacement", message="follows from the placement; leave it out")
-    elif flag in known.replaced:
-        instead = known.replaced[flag]
+    elif flag not in release.flags:
+        yield from _unknown_flag(flag, path, release, own_image=own_image)
+    elif value is False and flag in release.without_negation:
         yield Diagnosis(
             path=path,
-            code="RemovedFlag",
-            message=f"is no flag of vLLM {known.version}; " + (f"write {instead}" if instead else "leave it out"),
+            code="FlagWithoutNegation",
+            message=f"is false, and vLLM {release.version} has no --no-{flag}; leave it out",
         )
-    elif flag not in known.flags and not own_image:
+
+
+def _unknown_flag(flag: str, path: str, release: EngineRelease, *, own_image: bool) -> Iterator[Diagnosis]:
+    instead, spans = replaced_flags().get(flag), flag_spans().of(flag)
+    if instead is not None and (not instead or instead.split(":")[0] in release.flags):
+        remedy = f"write {instead}" if instead else "leave it out"
+        yield Diagnosis(path=path, code="RemovedFlag", message=f"is no flag of vLLM {release.version}; {remedy}")
+    elif spans:
+        yield Diagnosis(
+            path=path, code="UnknownFlag", message=f"is no flag of vLLM {release.version}, but of {spans}; leave it out"
+        )
+    elif not own_image:
         positive = flag.removeprefix("no-")
-        remedy = f" Write {positive}: false." if positive in known.flags else did_you_mean(flag, known.flags)
+        remedy = f" Write {positive}: false." if positive in release.flags else did_you_mean(flag, release.flags)
         yield Diagnosis(
             path=path,
             code="UnknownFlag",
-            message=f"is no flag of vLLM {known.version}; the server would exit with its usage text.{remedy}",
+            message=f"is no flag of vLLM {release.version}; the server would exit with its usage text.{remedy}",
         )
 
 
-def _variable_problems(name: str, value: str, path: str) -> Iterator[Diagnosis]:
+def _variable_problems(name: str, value: str, path: str, release: EngineRelease, *, own_image: bool) -> Iterator[Diagnosis]:
+    if name.startswith("VLLM_") and name not in release.variables:
+        yield from _unread_variable(name, path, release, own_image=own_image)
     if not _VARIABLE.match(name):
         yield Diagnosis(path=path, code="InvalidValue", message="is no name of an environment variable; use letters, digits and _")
     if any(name in vendor.visibility_variables for vendor in vendors().values()):
@@ -161,5 +211,26 @@ def _variable_problems(name: str, value: str, path: str) -> Iterator[Diagnosis]:
         yield Diagnosis(
             path=path,
             code="InvalidValue",
-            message=f"{value!r} excludes all of its names, also those without ^; write either names or ^name1,^name2",
+            message=f"{shown(value)} excludes all of its names, also those without ^; write either names or ^name1,^name2",
+        )
+
+
+def _unread_variable(name: str, path: str, release: EngineRelease, *, own_image: bool) -> Iterator[Diagnosis]:
+    spans, instead = variable_spans().of(name), _INSTEAD_OF_VARIABLE.get(name)
+    remedy = (
+        f"; write {instead}"
+        if instead is not None and instead.split(":")[0].removeprefix("engineArgs ") in release.flags
+        else "; leave it out"
+    )
+    if spans:
+        yield Diagnosis(
+            path=path,
+            code="UnknownVariable",
+            message=f"is not read by vLLM {release.version}, but by {spans}{remedy}",
+        )
+    elif not own_image:
+        yield Diagnosis(
+            path=path,
+            code="UnknownVariable",
+            message=f"is no variable that vLLM {release.version} reads; it would change nothing.{did_you_mean(name, release.variables)}",
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from infra.catalog.machine import missing_facts
 from infra.catalog.names import accelerator_of, find_shape
@@ -11,7 +13,8 @@ from infra.catalog.types import Accelerator, NodeShape, NumaNode
 from infra.config.pools import NodePool
 from infra.errors import PlanError
 from infra.plan.pod_resources import MachineShare
-from infra.units import parse_bytes, parse_millicpu
+from infra.plan.pool.reserve import reserved_cores
+from infra.units import parse_bytes, parse_cpu_list, parse_millicpu
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,32 +38,59 @@ class PoolHardware:
         return self.shape.numa_in_guest is not False and self.shape.gpus_per_numa_node is not None
 
     def share_for(self, gpus: int) -> MachineShare:
-        """What the NUMA nodes that `gpus` GPUs need have for pods: a core of each node and 3 % of its memory less.
+        """What the NUMA nodes that `gpus` GPUs need have for pods: what the stack file reserves, or a core of each node, and 3 % of its memory less.
 
         The exact reservation is decided later, with the pods; tenants may lie on any NUMA node, so a pod of one node leaves room
         for all of them.
         """
-        nodes = self._nodes_for(gpus)
+        nodes, reserved = self._nodes_for(gpus), self._reserved_cpus
         threads = self.shape.threads_per_core or 1
         tenants = self.pool.co_tenants
         tenant_cpus = sum(tenant.per_node * parse_millicpu(tenant.cpu) for tenant in tenants if tenant.qos_class == "Guaranteed")
         tenant_bytes = sum(tenant.per_node * parse_bytes(tenant.memory) for tenant in tenants)
-        cpus = sum(max(len(node.cpus or ()) - threads, 0) for node in nodes) - -(-tenant_cpus // 1000)
+        cpus = sum(len(set(node.cpus or ()) - reserved) for node in nodes) - -(-tenant_cpus // 1000)
         memory_bytes = sum((node.memory_bytes or 0) * 97 // 100 for node in nodes) - tenant_bytes
         known = sum(len(node.gpus or ()) for node in nodes)
+        options = self.pool.kubelet.get("cpuManagerPolicyOptions")
+        off = isinstance(options, Mapping) and str(options.get("full-pcpus-only", "true")).lower() == "false"
         return MachineShare(
             cpus=max(cpus - cpus % threads, 0),
             memory_bytes=max(memory_bytes, 0),
             gpus=known or self.shape.gpus,
             threads_per_core=threads,
+            whole_cores=not off and self.pool.kubelet.get("cpuManagerPolicy") != "none",
         )
+
+    @cached_property
+    def _reserved_cpus(self) -> frozenset[int]:
+        """The CPUs that the stack file keeps from pods, as the kubelet would choose them; else the core of each NUMA node that the plan keeps.
+
+        What cannot be read is an error of the pool's own.
+        """
+        kubelet, cores = self.pool.kubelet, [core for node in self.shape.numa_nodes for core in node.cores or ()]
+        decided = frozenset(cpu for core in reserved_cores(self.shape) for cpu in core)
+        try:
+            if listed := kubelet.get("reservedSystemCPUs"):
+                return frozenset(parse_cpu_list(str(listed)))
+            amounts = [
+                section.get("cpu", 0)
+                for name in ("kubeReserved", "systemReserved")
+                if isinstance(section := kubelet.get(name), Mapping)
+            ]
+            count = -(-sum(map(parse_millicpu, amounts)) // 1000)
+        except ValueError:
+            return decided
+        return frozenset([cpu for core in cores for cpu in core][:count]) if count else decided
 
     def _nodes_for(self, gpus: int) -> list[NumaNode]:
         largest = self.largest_numa_gpus
         if largest is None or gpus > largest:
             return list(self.shape.numa_nodes)
         return [
-            min((n for n in self.shape.numa_nodes if len(n.gpus or ()) >= gpus), key=lambda node: (len(node.cpus or ()), node.id))
+            min(
+                (node for node in self.shape.numa_nodes if len(node.gpus or ()) >= gpus),
+                key=lambda node: (len(set(node.cpus or ()) - self._reserved_cpus), node.id),
+            )
         ]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
+from infra.offers import MODEL, POOL, Offer
 from infra.units import GIB
 
 # Twice the workers' floor: a core for the worker's launch thread and one for its copies, plus tokenisers of the API server, without
@@ -23,13 +25,15 @@ SINGLE_GPU_SHARED_MEMORY_BYTES = 2 * GIB
 class MachineShare:
     """What the NUMA nodes of a pod's GPUs have for pods, after the kubelet's reservations and known co-tenants.
 
-    `cpus` and `memory_bytes` are free for all GPU pods on those nodes, `gpus` their GPUs. `threads_per_core` 1 without SMT.
+    `cpus` and `memory_bytes` are free for all GPU pods on those nodes, `gpus` their GPUs. `threads_per_core` 1 without SMT. `whole_cores`: the plan may turn
+    full-pcpus-only on, which refuses single threads.
     """
 
     cpus: int
     memory_bytes: int
     gpus: int
     threads_per_core: int = 2
+    whole_cores: bool = True
 
     def cpus_for(self, gpus: int) -> int:
         """Whole cores in proportion to the GPUs, as logical CPUs."""
@@ -98,7 +102,8 @@ def decide_pod_resources(
                 Diagnosis(
                     path=path,
                     code="TooManyGpus",
-                    message=f"the pod asks for {needs.gpus} GPUs; the NUMA nodes of this share have {share.gpus}. Use at most {share.gpus} a pod.",
+                    message=f"the pod asks for {needs.gpus} GPUs; the NUMA nodes of this share have {share.gpus}",
+                    offers=(Offer.of(f"use at most {share.gpus} a pod", ("model.tensorParallelSize", share.gpus)),),
                 )
             ]
         )
@@ -125,21 +130,13 @@ def _cpu(
     smt = f" (x {threads} threads)" if threads > 1 else ""
     floor_text = f"vLLM's floor for {_gpus(needs.gpus)} is {needs.floor_cores} physical cores{smt} = {floor} CPUs"
     if cpu is not None:
-        if cpu % threads:
+        if share.whole_cores and cpu % threads:
             problems.append(
                 Diagnosis(
                     path=where,
                     code="PartialCore",
-                    message=f"{cpu} CPUs are not whole cores of {threads} threads: full-pcpus-only refuses them (SMTAlignmentError)."
-                    f" Use {cpu + threads - cpu % threads}.",
-                )
-            )
-        if cpu > share.cpus:
-            problems.append(
-                Diagnosis(
-                    path=where,
-                    code="CpuDoesNotFit",
-                    message=f"{cpu} CPUs are asked for; {share.cpus} are free on the NUMA nodes of its GPUs. Use at most {share.cpus - share.cpus % threads}.",
+                    message=f"{cpu} CPUs are not whole cores of {threads} threads: full-pcpus-only refuses them (SMTAlignmentError)",
+                    offers=tuple(_whole_cores(cpu, threads)),
                 )
             )
         if cpu < floor:
@@ -147,7 +144,8 @@ def _cpu(
                 Diagnosis.warning(
                     path=where,
                     code="BelowCpuFloor",
-                    message=f"{cpu} CPUs are below the floor: {floor_text}; expect GPU workers to wait for the CPU.",
+                    message=f"{cpu} CPUs are below the floor: {floor_text}; expect GPU workers to wait for the CPU",
+                    offers=(cpu_offer(floor, "ask for {}"),),
                 )
             )
         return cpu, f"cpu {cpu}: given; {floor_text}."
@@ -156,8 +154,9 @@ def _cpu(
             Diagnosis(
                 path=where,
                 code="CpuDoesNotFit",
-                message=f"{floor_text}; the share of {_gpus(needs.gpus)} is {fair} of the {share.cpus} free CPUs."
-                " Put fewer pods on the machine, reserve fewer CPUs, or set resources.cpu to run below the floor.",
+                message=f"{floor_text}; the share of {_gpus(needs.gpus)} is {fair} of the {share.cpus} free CPUs",
+                offers=() if fair < threads else (cpu_offer(fair, "run below the floor with resources.cpu {}"),),
+                remedy="Put fewer pods on the machine, or reserve fewer CPUs.",
             )
         )
         return floor, ""
@@ -168,6 +167,23 @@ def _cpu(
             f"cpu {decided}: whole cores, {CORES_A_GPU} a GPU{smt}; {floor_text}, and the share of {_gpus(needs.gpus)} would be {fair}."
         )
     return decided, f"cpu {decided}: the share of {_gpus(needs.gpus)} of the {share.cpus} free CPUs, in whole cores; {floor_text}."
+
+
+def _whole_cores(cpu: int, threads: int) -> Iterator[Offer]:
+    above = cpu + -cpu % threads
+    yield from (cpu_offer(cpus) for cpus in (above, above - threads) if cpus > 0)
+    off = {"full-pcpus-only": "false", "strict-cpu-reservation": "true"}
+    yield Offer.of("turn full-pcpus-only off in cpuManagerPolicyOptions", (f"{POOL}.kubelet.cpuManagerPolicyOptions", off))
+
+
+def cpu_offer(cpus: int, words: str = "use {}") -> Offer:
+    return Offer.of(words.format(cpus), (f"{MODEL}.resources.cpu", str(cpus)), kind="cpu")
+
+
+def memory_offer(size_bytes: int, words: str = "use {}") -> Offer:
+    """Whole GiB, as they are written."""
+    size = f"{size_bytes // GIB}Gi"
+    return Offer.of(words.format(size), (f"{MODEL}.resources.memory", size), kind="memory")
 
 
 def _shared_memory(needs: PodNeeds, given: int | None) -> tuple[int, str]:
@@ -208,7 +224,8 @@ def _memory(
                 Diagnosis(
                     path=where,
                     code="MemoryTooSmall",
-                    message=f"{_gib(given)} cannot hold {parts} = {_gib(minimum)}; the container would be killed for memory. Use at least {_gib(minimum)}.",
+                    message=f"{_gib(given)} cannot hold {parts} = {_gib(minimum)}; the container would be killed for memory",
+                    offers=(memory_offer(minimum),),
                 )
             )
         elif given < minimum:
@@ -216,16 +233,8 @@ def _memory(
                 Diagnosis.warning(
                     path=where,
                     code="MemoryTight",
-                    message=f"{_gib(given)} leaves less than {_gib(window)} to load shards; expect slow loading.",
-                )
-            )
-        if given > share.memory_bytes:
-            problems.append(
-                Diagnosis(
-                    path=where,
-                    code="MemoryDoesNotFit",
-                    message=f"{_gib(given)} are asked for; {_gib(share.memory_bytes)} are free on the NUMA nodes of its GPUs."
-                    f" Use at most {_gib(share.memory_bytes // GIB * GIB)}.",
+                    message=f"{_gib(given)} leaves less than {_gib(window)} to load shards; expect slow loading",
+                    offers=(memory_offer(minimum),),
                 )
             )
         return given, (f"memory {_gib(given)}: given; it has to hold {parts} = {_gib(minimum)}.",)
@@ -235,8 +244,9 @@ def _memory(
             Diagnosis(
                 path=where,
                 code="MemoryDoesNotFit",
-                message=f"the pod needs {parts} = {_gib(minimum)}; the share of {_gpus(needs.gpus)} is {_gib(fair)} of {_gib(share.memory_bytes)}."
-                " Put fewer pods on the machine, offload less, or set resources.memory and sharedMemory.",
+                message=f"the pod needs {parts} = {_gib(minimum)}; the share of {_gpus(needs.gpus)} is {_gib(fair)} of {_gib(share.memory_bytes)}",
+                offers=tuple(_less_memory(needs, minimum, minimum - shm, fair)),
+                remedy="Put fewer pods on the machine, or offload less.",
             )
         )
         return minimum, ()
@@ -252,6 +262,14 @@ def _memory(
         + "."
     )
     return decided, (f"memory {_gib(decided)}: {parts} = {_gib(minimum)}, and room for cached weights.", page_cache)
+
+
+def _less_memory(needs: PodNeeds, minimum: int, without_shm: int, fair: int) -> Iterator[Offer]:
+    """All the same as much as is needed, where other pods need less; or less /dev/shm."""
+    yield memory_offer(minimum)
+    left = (fair - without_shm) // GIB
+    if left >= 1 and needs.gpus > 0:
+        yield Offer.of(f"use sharedMemory {left}Gi", (f"{MODEL}.sharedMemory", f"{left}Gi"))
 
 
 def _gib(size_bytes: int) -> str:

@@ -18,7 +18,8 @@ class PodShape:
 
     `cpu` and `memory_bytes` are the main container's requests and limits; where the stack file gives no CPUs (`cpu_given` False) the
     decision may raise `cpu`. `copies` pods have to run at once (replicas times pods per replica), `surge` more may during an update;
-    `anti_affinity` keeps them off each other's nodes. `init_containers` and `sidecars` are Kubernetes containers.
+    `anti_affinity` keeps them off each other's nodes. `init_containers` and `sidecars` are Kubernetes containers. `binds_ranks`: the server has flags that bind
+    its ranks to NUMA nodes.
     """
 
     gpus: int
@@ -31,6 +32,7 @@ class PodShape:
     anti_affinity: Literal["required", "preferred", "none"] = "required"
     init_containers: tuple[Mapping[str, Any], ...] = ()
     sidecars: tuple[Mapping[str, Any], ...] = ()
+    binds_ranks: bool = True
 
     @cached_property
     def pod(self) -> dict[str, Any]:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.catalog.confidence import model_warnings
+from infra.catalog.engine_releases import EngineRelease, engine_release, flag_spans
 from infra.catalog.names import find_model
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
-from infra.errors import PlanError
+from infra.errors import NumawiseError, PlanError
+from infra.offers import Offer
+from infra.plan.aiter import aiter_reasons, uses_aiter
 from infra.plan.architecture.partition import ParallelSizes
 from infra.plan.architecture.reading import architecture_of, from_config_json
 from infra.plan.architecture.types import Architecture
-from infra.plan.engine import engine_problems, engine_warnings
+from infra.plan.engine import engine_problems, engine_variables, engine_warnings
+from infra.plan.engine_version import ServedEngine, served_engine
 from infra.plan.hardware import PoolHardware
-from infra.plan.images import pinned
 from infra.plan.memory.block_size import block_size_refusal, stated_block_size
 from infra.plan.memory.estimate import estimate_memory
 from infra.plan.memory.options import EngineOptions, options_of_engine_args
@@ -28,13 +31,14 @@ from infra.plan.memory.weights import weights_bytes_per_rank
 from infra.plan.parallelism.choice import ParallelismChoice, choose
 from infra.plan.parallelism.rank import MemoryVerdict
 from infra.plan.parallelism.sizes import Machines, SizeConstraints
-from infra.plan.pod_resources import PodNeeds, PodResources, decide_pod_resources
+from infra.plan.pod_resources import PodNeeds, PodResources, cpu_offer, decide_pod_resources
 from infra.plan.pod_shape import PodShape
 from infra.plan.startup import StartupBudget, startup_budget
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
+MEMORY_FIELDS = ("dtype", "quantization", "kvCacheDtype")  # what the memory model calls fields of a model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +58,8 @@ class SizedModel:
     startup: StartupBudget
     max_surge: int
     max_unavailable: int
-    image: str
-    vllm_version: str
+    engine: ServedEngine
+    variables: Mapping[str, str]
     pod_shape: PodShape
     reasons: tuple[str, ...]
     warnings: tuple[Diagnosis, ...]
@@ -85,40 +89,50 @@ class EqualModels:
 
 def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
     """The sizes of a model on machines of a pool; ConfigError or PlanError with all that is wrong with it."""
-    problems = list(engine_problems(model, path))
+    try:
+        return _size_model(model, path, hardware)
+    except NumawiseError as error:
+        raise type(error)(
+            problem.at(f"{path}.{problem.path}") if problem.path in MEMORY_FIELDS else problem for problem in error.problems
+        ) from None
+
+
+def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
+    engine = served_engine(model, path, hardware.accelerator.vendor)
+    release = engine_release(engine.version)
+    problems = list(engine_problems(model, path, release, own_image=engine.own))
     if problems:
         raise PlanError(problems)
     architecture = _architecture(model, path)
     if model.block_size is not None:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
         if refusal is not None:
-            raise PlanError.one("BlockSize", f"{path}.blockSize", refusal)
-    utilization = model.gpu_memory_utilization or vendors()[hardware.accelerator.vendor].gpu_memory_utilization
-    sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization)
+            raise PlanError([replace(refusal, path=f"{path}.blockSize")])
+    utilization = model.gpu_memory_utilization or min(
+        vendors()[hardware.accelerator.vendor].gpu_memory_utilization, engine_memory(engine.version).gpu_memory_utilization
+    )
+    sizer = _Sizer(model=model, architecture=architecture, hardware=hardware, utilization=utilization, version=engine.version)
     max_model_len, length_reason, choice = sizer.choose(path)
-    if choice.pods_per_replica > 1 and choice.data_parallel_size > 1:
-        raise PlanError.one(
-            "DataParallelOverNodes",
-            f"{path}.dataParallelSize",
-            f"is {choice.data_parallel_size} over {choice.pods_per_replica} pods a replica; write more replicas with dataParallelSize 1 instead",
-        )
+    _check_split(model, choice, release, path)
     memory = sizer.estimate(max_model_len, choice.size.parallel)
     memory_sentences = memory_reasons(memory)
     if not memory.fits:
         raise PlanError.one(
             "DoesNotFit", path, f"{model.model or model.name} does not fit {hardware.accelerator.id}: {'; '.join(memory_sentences)}"
         )
-    checkpoint_bytes = _checkpoint_bytes(architecture, model)
+    checkpoint_bytes = _checkpoint_bytes(architecture)
     resources = _resources(model, path, hardware, choice, checkpoint_bytes)
     surge, unavailable, strategy_reason = _strategy(model)
     budget = startup_budget(
         checkpoint_bytes,
+        storage_bytes_per_second=model.storage.read_bytes_per_second,
         replicas=model.replicas,
         replicas_at_a_time=max(surge + unavailable, 1),
         budget_seconds=model.startup.budget_seconds,
         progress_deadline_seconds=model.progress_deadline_seconds,
         path=path,
     )
+    variables, variable_reasons = engine_variables(model, release, choice.data_parallel_size, budget.budget_seconds)
     return SizedModel(
         path=path,
         model=model,
@@ -128,16 +142,33 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         memory=memory,
         gpu_memory_utilization=utilization,
         max_model_len=max_model_len,
-        block_size=stated_block_size(hardware.accelerator, given=model.block_size, expected=memory.block_size),
+        block_size=stated_block_size(
+            hardware.accelerator, given=model.block_size, expected=memory.block_size, aiter=uses_aiter(model.env)
+        ),
         resources=resources,
         startup=budget,
         max_surge=surge,
         max_unavailable=unavailable,
-        image=model.image or pinned(vendors()[hardware.accelerator.vendor].engine_pin, mirror=None),
-        vllm_version=engine_memory(None).version,
-        pod_shape=_pod_shape(model, hardware, choice, resources, surge),
-        reasons=(*choice.reasons, length_reason, *memory_sentences, *resources.reasons, strategy_reason, *budget.reasons),
-        warnings=(*engine_warnings(model, path), *_fact_warnings(model, path), *resources.warnings, *choice.warnings),
+        engine=engine,
+        variables=variables,
+        pod_shape=replace(_pod_shape(model, hardware, choice, resources, surge), binds_ranks="numa-bind" in release.flags),
+        reasons=(
+            *choice.reasons,
+            length_reason,
+            *memory_sentences,
+            *aiter_reasons(architecture, hardware.accelerator, release, model.env),
+            *resources.reasons,
+            strategy_reason,
+            *budget.reasons,
+            *variable_reasons,
+        ),
+        warnings=(
+            *engine.warnings,
+            *engine_warnings(model, path),
+            *_fact_warnings(model, path),
+            *resources.warnings,
+            *choice.warnings,
+        ),
     )
 
 
@@ -147,14 +178,32 @@ def _architecture(model: Model, path: str) -> Architecture:
     return architecture_of(find_model(model.model or "", f"{path}.model"))
 
 
+def _check_split(model: Model, choice: ParallelismChoice, release: EngineRelease, path: str) -> None:
+    """PlanError for a split that this release has no flags for."""
+    if choice.data_parallel_size > 1 and choice.pods_per_replica > 1:
+        raise PlanError([_data_parallel_over_nodes(model, choice, f"{path}.dataParallelSize")])
+    wanted = {
+        "nnodes": (choice.pods_per_replica > 1, f"a replica takes {choice.pods_per_replica} pods"),
+        "data-parallel-size": (choice.data_parallel_size > 1, f"data parallel size {choice.data_parallel_size}"),
+        "enable-expert-parallel": (choice.expert_parallel, "experts spread over the ranks"),
+    }
+    for flag, (needed, why) in wanted.items():
+        if needed and flag not in release.flags:
+            raise PlanError.one(
+                "VersionTooOld",
+                f"{path}.vllmVersion",
+                f"vLLM {release.version} does not have --{flag}, and {why}; {flag_spans().of(flag)} do. Use one of them",
+            )
+
+
 def _fact_warnings(model: Model, path: str) -> tuple[Diagnosis, ...]:
     """Of a model whose facts are the catalog's."""
     return () if model.model_config_json is not None else model_warnings(find_model(model.model or ""), f"{path}.model")
 
 
-def _checkpoint_bytes(architecture: Architecture, model: Model) -> int:
-    """What a pod reads from storage: all weights once."""
-    return sum(weights_bytes_per_rank(architecture, quantization=model.quantization, dtype=model.dtype))
+def _checkpoint_bytes(architecture: Architecture) -> int:
+    """What a pod reads from storage: the checkpoint's files once, in their own form whatever the engine makes of them while it loads."""
+    return sum(weights_bytes_per_rank(architecture, quantization=None, dtype=architecture.dtype))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,10 +214,12 @@ class _Sizer:
     architecture: Architecture
     hardware: PoolHardware
     utilization: float
+    version: str
 
     def estimate(self, max_model_len: int, sizes: ParallelSizes) -> MemoryEstimate:
         model = self.model
         options = EngineOptions(
+            vllm_version=self.version,
             gpu_memory_utilization=self.utilization,
             max_model_len=max_model_len,
             max_num_seqs=model.max_num_seqs,
@@ -186,11 +237,7 @@ class _Sizer:
         given, longest = self.model.max_model_len, self.architecture.max_position_embeddings
         if given is not None:
             if longest and given > longest and not _allows_longer(self.model):
-                raise PlanError.one(
-                    "ContextTooLong",
-                    f"{path}.maxModelLen",
-                    f"{given} is longer than the {longest} positions of {self.architecture.name}; vLLM refuses it. Use at most {longest}, or give hf-overrides with rope scaling",
-                )
+                raise PlanError([_context_too_long(given, longest, self.architecture.name, f"{path}.maxModelLen")])
             return given, f"context {given}: given.", self._split(given, path)
         lengths = _halvings(longest or DEFAULT_CONTEXT)
         for length in lengths:
@@ -249,6 +296,31 @@ class _Sizer:
         )
 
 
+def _data_parallel_over_nodes(model: Model, choice: ParallelismChoice, path: str) -> Diagnosis:
+    data, replicas = choice.data_parallel_size, model.replicas * choice.data_parallel_size
+    return Diagnosis(
+        path=path,
+        code="DataParallelOverNodes",
+        message=f"is {data} over {choice.pods_per_replica} pods a replica, which cannot be rolled out",
+        offers=(
+            Offer.of(
+                f"write replicas: {replicas} with dataParallelSize 1", ("model.replicas", replicas), ("model.dataParallelSize", 1)
+            ),
+            Offer.of("use 1", ("model.dataParallelSize", 1)),
+        ),
+    )
+
+
+def _context_too_long(given: int, longest: int, name: str, path: str) -> Diagnosis:
+    return Diagnosis(
+        path=path,
+        code="ContextTooLong",
+        message=f"{given} is longer than the {longest} positions of {name}; vLLM refuses it",
+        offers=tuple(Offer.of(f"use {length}", ("model.maxModelLen", length), kind="length") for length in _halvings(longest)),
+        remedy="Or give hf-overrides with rope scaling.",
+    )
+
+
 def _allows_longer(model: Model) -> bool:
     return "hf-overrides" in model.engine_args or model.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1"
 
@@ -267,10 +339,17 @@ def _resources(model: Model, path: str, hardware: PoolHardware, choice: Parallel
     if given.cpu is not None:
         millicpu = parse_millicpu(given.cpu)
         if millicpu % 1000:
-            raise PlanError.one(
-                "FractionalCpu",
-                f"{path}.resources.cpu",
-                f"{format_millicpu(millicpu)} is no whole number of CPUs: the kubelet pins only whole ones, the pod would run in the shared pool. Use {-(-millicpu // 1000)}",
+            threads, above = hardware.shape.threads_per_core or 1, -(-millicpu // 1000)
+            whole = above + -above % threads
+            raise PlanError(
+                [
+                    Diagnosis(
+                        path=f"{path}.resources.cpu",
+                        code="FractionalCpu",
+                        message=f"{format_millicpu(millicpu)} is no whole number of CPUs: the kubelet pins only whole ones, the pod would run in the shared pool",
+                        offers=tuple(cpu_offer(cpus) for cpus in dict.fromkeys((whole, above, whole - threads)) if cpus > 0),
+                    )
+                ]
             )
         cpu = millicpu // 1000
     offload = model.engine_args.get("cpu-offload-gb", 0)

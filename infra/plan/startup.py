@@ -8,6 +8,7 @@ from math import ceil
 
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
+from infra.offers import Offer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +63,14 @@ def startup_budget(
     ]
     deadline = progress_deadline_seconds if progress_deadline_seconds is not None else _round_up(decided + IMAGE_PULL_SECONDS, 60)
     if deadline <= decided:
+        enough = _round_up(decided + IMAGE_PULL_SECONDS, 60)
         raise PlanError(
             [
                 Diagnosis(
                     path=f"{path}.progressDeadlineSeconds" if path else "progressDeadlineSeconds",
                     code="DeadlineBelowBudget",
-                    message=f"{deadline} s is not above the startup budget of {decided} s: the Deployment would be given up while the model loads."
-                    f" Use at least {_round_up(decided + IMAGE_PULL_SECONDS, 60)}.",
+                    message=f"{deadline} s is not above the startup budget of {decided} s: the Deployment would be given up while the model loads",
+                    offers=(Offer.of(f"use {enough}", ("model.progressDeadlineSeconds", enough)),),
                 )
             ]
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
+from infra.plan.service_names import service_name
 from infra.render.labels import label_value
 
 # Several stacks may share a cluster: what is cluster-scoped carries the stack, what a pool or model owns carries its name.
@@ -10,6 +11,7 @@ GATE_MOUNT = "/etc/numawise"
 HTTP_PORT = 8000
 GUARD = "numawise-guard"
 MAIN_CONTAINER = "vllm"
+MODELS_VOLUME = "models"  # the claim with the weights: what init containers mount to write there
 # Secret of the stack -> its key in a model's credentials Secret.
 SECRETS = {"apiKey": "api-key", "hubToken": "hub-token"}
 
@@ -25,10 +27,7 @@ def workload(model: ModelPlan) -> str:
 
 
 def service(model: ModelPlan) -> str:
-    """A Service's name has to begin with a letter, a model's need not."""
-    if model.name[0].isalpha():
-        return model.name
-    return f"vllm-{model.name}"[:63].rstrip("-")
+    return service_name(model.name)
 
 
 def gate(model: ModelPlan) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -16,9 +16,24 @@ from infra.render.part import Object, Part
 POOL_TOKEN = "numawise:gpu:NodePool"
 
 
-def node_pool_part(pool: PoolPlan, *, stack: str) -> Part:
-    """Labels each node by a patch. The nodes are not ours: destroy takes the labels off and leaves the nodes."""
-    kubelet = pool.kubelet
+@dataclass(frozen=True, kw_only=True)
+class NodeResources:
+    """What the engine's state holds of nodes' labels. A patch is named by its node alone: a renamed pool, or a node that moves to another, is an update of
+    the labels and no deletion, which under our one field manager would take the new labels off as well.
+
+    `released`: nodes that have left the cluster. Deleting their patch would make them anew, so that the state forgets it in two steps: it is retained in
+    this update, and no longer declared in the next. `there` is a node that exists: where a refresh within the update has dropped the patch already, what is
+    declared is made anew, as a patch without content of that one.
+    """
+
+    earlier_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # node -> names of its patch in the state
+    released: tuple[str, ...] = ()
+    there: str = ""
+
+
+def node_pool_part(pool: PoolPlan, *, stack: str, nodes: NodeResources | None = None) -> Part:
+    """Labels each node by a patch. The nodes are not ours: destroy takes the labels off and leaves the nodes. `nodes.released` become children too."""
+    kubelet, nodes = pool.kubelet, nodes or NodeResources()
     facts = {
         "nodeShape": pool.hardware.node_shape,
         "sku": pool.hardware.sku,
@@ -31,11 +46,19 @@ def node_pool_part(pool: PoolPlan, *, stack: str) -> Part:
         "idleGpus": pool.idle_gpus,
         "strandedGpus": pool.stranded_gpus,
     }
-    # The slash keeps pool a-b, node c apart from pool a, node b-c.
-    children = tuple(
-        Object(manifest=_label_patch(patch, stack), name=f"node/{patch.node}", patch=True) for patch in node_labels(pool)
-    )
-    return Part(token=POOL_TOKEN, name=pool.name, facts=facts, children=children)
+    children = [
+        _patch(patch.node, _label_patch(patch, stack), nodes.earlier_names.get(patch.node) or (f"{pool.name}-node/{patch.node}",))
+        for patch in node_labels(pool)
+    ]
+    for node in nodes.released:
+        bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": nodes.there or node}}
+        children.append(replace(_patch(node, bare, nodes.earlier_names.get(node, ())), released=True, retain=True))
+    return Part(token=POOL_TOKEN, name=pool.name, facts=facts, children=tuple(children))
+
+
+def _patch(node: str, manifest: dict[str, Any], earlier_names: tuple[str, ...]) -> Object:
+    name = f"node/{node}"
+    return Object(manifest=manifest, name=name, resource_name=name, earlier_names=earlier_names, patch=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +118,11 @@ def label_commands(plan: ClusterPlan) -> str:
 
 
 def kubelet_drop_in(pool: PoolPlan) -> str:
-    """The pool's KubeletConfiguration drop-in. Every list stands in full: a drop-in's list replaces the base file's."""
+    """The pool's KubeletConfiguration drop-in, as it has to stand beside any base file. Every list stands in full: a drop-in's list replaces the base file's."""
     document: dict[str, Any] = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        **pool.kubelet.fields,
+        **pool.kubelet.drop_in,
     }
     return yaml.safe_dump(_plain(document), sort_keys=True, default_flow_style=False)
 

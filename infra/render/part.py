@@ -17,20 +17,24 @@ class Wait:
     create_seconds: int
     update_seconds: int
     delete_seconds: int = 600
-    explain: bool = True  # where the wait fails, the workload's pods and events say why
-    condition: str = ""  # of a kind whose readiness the provider does not know: the status condition that stands for it
-    every_replica: bool = False  # until all replicas of the newest template are ready; the provider's own wait can end before that
+    explain: bool = True  # where the provider's wait fails, the workload's pods and events say why
+    program: bool = (
+        False  # the program itself waits for the workload, or for the one that this object belongs to: the provider does not
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Object:
-    """One object of a part. Its resource is named PART-`name`."""
+    """One object of a part. Its resource is named PART-`name`, or `resource_name` where it outlives the part's name."""
 
     manifest: Manifest
     name: str
     retain: bool = False  # destroy leaves it: something of others may lie in it
     wait: Wait | None = None
     patch: bool = False  # fields that we add to an object that is not ours; never created or deleted
+    resource_name: str = ""
+    earlier_names: tuple[str, ...] = ()  # under which the state may hold the resource
+    released: bool = False  # what it patched is gone: kept as it was, and forgotten without a call
     secret_keys: tuple[str, ...] = ()  # of a Secret: the keys whose values the engine alone holds
 
 
@@ -48,6 +52,10 @@ class Part:
     def key(self) -> str:
         """`DevicePlugin:h100`: what `after` of other parts names."""
         return key_of_part(self.token, self.name)
+
+    def resource_name(self, child: Object) -> str:
+        """What the engine knows an object of this part by."""
+        return child.resource_name or f"{self.name}-{child.name}"
 
 
 def key_of_part(token: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from infra.kinds import ObjectKey, key_of
 from infra.plan.model import ClusterPlan
@@ -10,21 +11,26 @@ from infra.render.device_plugins import device_plugin_part
 from infra.render.guard import guard_part
 from infra.render.manifest import Manifest
 from infra.render.namespaces import namespaces_part
-from infra.render.nodes import node_pool_part
+from infra.render.nodes import NodeResources, node_pool_part
 from infra.render.part import Object, Part
 from infra.render.serving.model import model_part
 
 
-def stack_parts(plan: ClusterPlan, *, stack: str, secrets: Iterable[str] = ()) -> tuple[Part, ...]:
-    """All parts, each after those that it names. `secrets`: which of `api-key` and `hub-token` the stack holds."""
-    keys = tuple(secrets)
+def stack_parts(
+    plan: ClusterPlan, *, stack: str, secrets: Iterable[str] = (), nodes: NodeResources | None = None
+) -> tuple[Part, ...]:
+    """All parts, each after those that it names. `secrets`: which of `api-key` and `hub-token` the stack holds; `nodes`: what the state holds of labels."""
+    keys, nodes = tuple(secrets), nodes or NodeResources()
     return (
         namespaces_part(plan, stack=stack),
         guard_part(plan, stack=stack),
         *(
             part
-            for pool in plan.node_pools
-            for part in (node_pool_part(pool, stack=stack), device_plugin_part(plan, pool, stack=stack))
+            for index, pool in enumerate(plan.node_pools)
+            for part in (
+                node_pool_part(pool, stack=stack, nodes=nodes if index == 0 else replace(nodes, released=())),
+                device_plugin_part(plan, pool, stack=stack),
+            )
         ),
         *(model_part(plan, model, stack=stack, secrets=keys) for model in plan.models),
     )

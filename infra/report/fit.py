@@ -32,7 +32,7 @@ def memory_as_json(estimate: MemoryEstimate) -> dict[str, Any]:
         "fits": estimate.fits,
         "model": estimate.architecture.name,
         "gpu": estimate.accelerator.id,
-        "vllmVersion": estimate.options.vllm_version or estimate.engine.version,
+        "vllmVersion": estimate.vllm_version,
         "tensorParallelSize": estimate.sizes.tensor_parallel_size,
         "pipelineParallelSize": estimate.sizes.pipeline_parallel_size,
         "gpus": estimate.sizes.gpus,

@@ -15,7 +15,7 @@ def fit_as_text(estimate: MemoryEstimate, size_reasons: tuple[str, ...], warning
     """Verdict, bars of where a GPU's memory goes, what the cache holds, and the reasons."""
     sizes, reasons = estimate.sizes, memory_reasons(estimate)
     size = f"tensor parallel {sizes.tensor_parallel_size} x pipeline parallel {sizes.pipeline_parallel_size}"
-    version = estimate.options.vllm_version or estimate.engine.version
+    version = estimate.vllm_version
     lines = [
         f"{estimate.architecture.name} on {estimate.accelerator.id}, {size}, vLLM {version}",
         "",

@@ -194,7 +194,7 @@ def plan_as_markdown(plan: ClusterPlan, *, stack: str) -> str:
             f"| {model.name} | {model.node_pool} | {model.placement.replicas} | {model.parallelism.tensor_parallel_size} x {model.parallelism.pipeline_parallel_size} | "
             f"{model.parallelism.gpus_per_pod} GPUs, {model.resources.cpu} CPUs, {format_bytes(model.resources.memory_bytes)} | {slots} | {model.memory.estimate.tokens.low:,} |"
         )
-    lines += ["", *(f"> **warning** `{warning.path}` {warning.message}" for warning in plan.warnings)]
+    lines += ["", *(f"> **warning** `{warning.path}` {warning.sentence}" for warning in plan.warnings)]
     reasons = [(f"pool {p.name}", r) for p in plan.node_pools for r in p.reasons] + [
         (f"model {m.name}", r) for m in plan.models for r in m.reasons
     ]

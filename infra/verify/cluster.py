@@ -129,7 +129,7 @@ def _kubelet(pool: PoolPlan, node: ObservedNode) -> list[Diagnosis]:
                 f"kubectl get --raw /api/v1/nodes/{node.name}/proxy/configz",
             )
         ]
-    differences = kubelet_differences(pool.kubelet.fields, node.kubelet)
+    differences = kubelet_differences(pool.kubelet.drop_in, node.kubelet)
     if not differences:
         return []
     return [

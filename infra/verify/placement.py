@@ -6,10 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.agents.alignment import Expected, Held, fitting, halves, reserved
 from infra.diagnosis import Diagnosis
 from infra.outputs.kubelet_state import CpuManagerState, DeviceCheckpoint, MemoryManagerState
 from infra.plan.model import ModelPlan, PoolPlan, Slot
 from infra.render import names
+from infra.render.serving.expected import expected_placement
 from infra.units import format_cpu_list
 
 
@@ -56,27 +58,26 @@ def place(
 ) -> tuple[tuple[PlacedPod, ...], tuple[Diagnosis, ...]]:
     """Each pod with its slot, and a finding for each pod that fills none, or fills one wrongly.
 
-    Slots of a node are taken one by one: two pods never fill the same one. GPU sets are compared by their count on each NUMA node, since equal
-    slots may be exchanged. A pod in another place that the plan proved for it takes a free slot of its node; without required anti-affinity it may be
-    there beyond them.
+    Slots of a node are taken one by one: two pods never fill the same one. What counts is alignment, by the rule of infra/agents/alignment.py: a pod
+    that lies as any proven place does, there or on NUMA nodes built alike, takes a free slot of its node; without required anti-affinity it may be there
+    beyond them.
     """
     placed: list[PlacedPod] = []
     findings: list[Diagnosis] = []
+    expected = expected_placement(pool, model)
     free: dict[str, list[tuple[int, Slot]]] = {}
     taken: defaultdict[str, Counter[int]] = defaultdict(Counter)  # GPUs by NUMA node that earlier pods of the node hold
     for pod in sorted(pods, key=lambda p: (p.node, p.name)):
         slots = free.setdefault(pod.node, list(enumerate(_slots_of_node(model, pod.node))))
         held = _held(pool, model, pod, states.get(pod.node))
-        match = next(((index, slot) for index, slot in slots if _fills(pool, held, slot)), None)
-        wrong = _faults(pool, model, held)
-        # Slots show one order of starts and one choice of the scheduler; `places` are what any other may bring about.
-        proven = match is None and (
-            any(_fills(pool, held, place) for place in model.placement.places)
-            or any(_mirrors(pool, held, slot, taken[pod.node]) for _, slot in slots)
-        )
+        given = _given(pool, held)
+        wrong = _faults(model, held, given, expected)
+        there = sum((taken[pod.node], Counter(given.gpus)), Counter[int]())
+        # GPUs of which more are held than there are: files of different moments, or another machine than the plan's.
+        proven = bool(fitting(given, expected)) and all(count <= expected.built[numa][1] for numa, count in there.items())
+        exact = [(index, slot) for index, slot in slots if set(held.numa_nodes) <= set(slot.numa_nodes)]
+        match = next((free for free in exact or slots if proven), None)
         taken[pod.node].update(held.gpus_per_numa_node)
-        if proven and slots:
-            match = slots[0]
         welcome = match is not None or (proven and model.placement.pod_anti_affinity != "required")
         if match is not None:
             slots.remove(match)
@@ -130,37 +131,17 @@ def _with_slot(held: PlacedPod, slot: int | None, *, ok: bool) -> PlacedPod:
     return PlacedPod(**{**held.__dict__, "slot": slot, "ok": ok})
 
 
-def _fills(pool: PoolPlan, held: PlacedPod, slot: Slot) -> bool:
-    home = {gpu: node.id for node in pool.hardware.numa_nodes for gpu in node.gpus}
-    planned = Counter(home[gpu] for gpu in slot.gpus)
-    return (
-        dict(held.gpus_per_numa_node) == dict(planned)
-        and len(held.cpus) == slot.cpu_count
-        and set(held.numa_nodes) <= set(slot.numa_nodes)
-        and (not slot.memory_numa or held.memory_numa == slot.memory_numa)
+def _given(pool: PoolPlan, held: PlacedPod) -> Held:
+    mine = frozenset(held.cpus)
+    return Held(
+        gpus=held.gpus_per_numa_node,
+        cpus=mine,
+        cpu_nodes=frozenset(node.id for node in pool.hardware.numa_nodes if mine.intersection(node.cpus)),
+        memory_nodes=frozenset(held.memory_numa),
     )
 
 
-def _mirrors(pool: PoolPlan, held: PlacedPod, slot: Slot, taken: Mapping[int, int]) -> bool:
-    """Whether the pod has on another NUMA node, built alike, what the slot has on its own.
-
-    It comes to lie there while an update's old pods, or pods that the plan does not know, hold the planned node: an equal slot, exchanged.
-    """
-    if len(slot.numa_nodes) != 1 or len(held.numa_nodes) != 1:
-        return False
-    by_id = {node.id: node for node in pool.hardware.numa_nodes}
-    planned, actual = by_id[slot.numa_nodes[0]], by_id.get(held.numa_nodes[0])
-    return (
-        actual is not None
-        and (len(actual.cpus), len(actual.gpus)) == (len(planned.cpus), len(planned.gpus))
-        and dict(held.gpus_per_numa_node) == {actual.id: len(slot.gpus)}
-        and taken.get(actual.id, 0) + len(slot.gpus) <= len(actual.gpus)
-        and len(held.cpus) == slot.cpu_count
-        and (not slot.memory_numa or held.memory_numa == held.numa_nodes)
-    )
-
-
-def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Diagnosis]:
+def _faults(model: ModelPlan, held: PlacedPod, given: Held, expected: Expected) -> list[Diagnosis]:
     """What no slot would excuse: reserved CPUs, half cores, another QoS class."""
     path = f"pods.{held.pod}"
     found: list[Diagnosis] = []
@@ -175,41 +156,29 @@ def _faults(pool: PoolPlan, model: ModelPlan, held: PlacedPod) -> list[Diagnosis
                 remedy=f"Look for containers that something added: kubectl -n {model.namespace} get pod {held.pod} -o yaml",
             )
         )
-    reserved = set(held.cpus) & {cpu for node in pool.hardware.numa_nodes for cpu in node.reserved_cpus}
-    if reserved:
+    kept_back = reserved(given, expected)
+    if kept_back:
         found.append(
             Diagnosis(
                 code="ReservedCpusUsed",
                 path=path,
                 severity="error",
-                message=f"{held.pod} holds the reserved CPUs {format_cpu_list(reserved)}.",
+                message=f"{held.pod} holds the reserved CPUs {format_cpu_list(kept_back)}.",
                 remedy=recreate,
             )
         )
-    halves = half_cores(pool, held.cpus)
-    if halves and pool.hardware.threads_per_core > 1 and _whole_cores_planned(pool):
+    lonely = halves(given, expected)
+    if lonely:
         found.append(
             Diagnosis(
                 code="HalfCores",
                 path=path,
                 severity="error",
-                message=f"{held.pod} holds CPUs {format_cpu_list(halves)} without their siblings on the same core.",
+                message=f"{held.pod} holds CPUs {format_cpu_list(lonely)} without their siblings on the same core.",
                 remedy=recreate,
             )
         )
     return found
-
-
-def _whole_cores_planned(pool: PoolPlan) -> bool:
-    return str((pool.kubelet.fields.get("cpuManagerPolicyOptions") or {}).get("full-pcpus-only", "")).lower() == "true"
-
-
-def half_cores(pool: PoolPlan, cpus: Sequence[int]) -> tuple[int, ...]:
-    """CPUs whose sibling on the same core is not among `cpus`."""
-    mine = set(cpus)
-    return tuple(
-        cpu for node in pool.hardware.numa_nodes for core in node.cores for cpu in core if cpu in mine and not mine.issuperset(core)
-    )
 
 
 def _no_slot(pool: PoolPlan, model: ModelPlan, held: PlacedPod, free: Sequence[Slot]) -> Diagnosis:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from infra.agents import gate
+from infra.agents.source import source_of
 
 UUIDS = [f"GPU-{index:08d}" for index in range(8)]
 NUMA_CPUS = {0: "0-55,112-167", 1: "56-111,168-223"}
@@ -222,14 +224,18 @@ def test_lists_of_the_kernel_are_read_and_written() -> None:
 
 
 def run_gate(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-I", gate.__file__, *arguments],
-        env={"PATH": os.environ["PATH"], **environment},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    """The gate as it is shipped: one file, in an image that has nothing of this program (-I -S leaves no site-packages)."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, "gate.py")
+        program.write_text(source_of("gate"))
+        return subprocess.run(
+            [sys.executable, "-I", "-S", str(program), *arguments],
+            env={"PATH": os.environ["PATH"], **environment},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
 
 
 def test_as_a_program_it_becomes_the_command(tmp_path: Path) -> None:
@@ -261,6 +267,6 @@ def test_a_missing_or_broken_plan_is_one_sentence(tmp_path: Path, text: str | No
 
 def test_it_needs_nothing_but_the_standard_library() -> None:
     """It runs in images of others: -I -S leaves no site-packages."""
-    done = subprocess.run([sys.executable, "-I", "-S", gate.__file__], capture_output=True, text=True, timeout=30, check=False)
+    done = run_gate()
     assert done.returncode == 2
     assert "no command given" in done.stderr

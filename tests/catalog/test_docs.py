@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from infra.catalog.entries import Entry
+from infra.catalog.platforms import PlatformEntry
 from infra.catalog.shapes import ShapeEntry
 from infra.catalog.types import (
     Accelerator,
@@ -38,6 +39,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "models.yaml: publishedParameters": PublishedParameters,
     "pins.yaml": Pin,
     "vendors.yaml": VendorFacts,
+    "platforms.yaml": PlatformEntry,
 }
 NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "object": "map"}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 
 from infra.catalog.load import accelerators, models, shapes
 from infra.catalog.names import accelerator_of, find_accelerator, find_model, find_shape
+from infra.catalog.quantized_builds import marks_of
 from infra.errors import ConfigError
 
 
@@ -80,11 +82,26 @@ def test_an_ambiguous_name_lists_its_candidates(name: str, candidates: list[str]
 
 
 def test_an_unknown_accelerator_names_the_nearest_and_all() -> None:
-    with pytest.raises(ConfigError, match="Did you mean 'l40s'") as error:
-        find_accelerator("L40")
+    with pytest.raises(ConfigError, match="Did you mean 'l40' or 'l40s'") as error:
+        find_accelerator("L40t")
     assert "mi355x" in str(error.value)
     with pytest.raises(ConfigError, match="no accelerator is called"):
         find_accelerator("  ")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("RTX 3090", "rtx-3090"), ("4090", "rtx-4090"), ("NVIDIA GeForce RTX 5090", "rtx-5090"), ("A10", "a10"), ("A10G", "a10g"),
+        ("A30", "a30"), ("A40", "a40"), ("A6000", "rtx-a6000"), ("NVIDIA-RTX-A6000", "rtx-a6000"), ("T4", "t4"), ("Tesla-T4", "t4"),
+        ("V100 SXM2 32GB", "v100-sxm2-32gb"), ("GH200 96GB", "gh200"), ("H20", "h20"), ("H20-3e", "h20-3e"), ("DGX Spark", "gb10"),
+        ("L40", "l40"), ("L40S", "l40s"), ("GH200 120GB (96GB HBM)", "gh200"), ("AMD Radeon gfx1100 48GB", "radeon-pro-w7900"),
+    ],
+)  # fmt: skip
+def test_cards_that_many_people_have_are_known_by_their_common_names(name: str, expected: str) -> None:
+    accelerator = find_accelerator(name)
+    assert accelerator.id == expected
+    assert accelerator.memory.torch_gib is not None
 
 
 @pytest.mark.parametrize("label", ["NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "NVIDIA-H100-80GB-HBM3-SHARED"])
@@ -166,3 +183,35 @@ def test_the_catalog_of_a_fit_loads_in_less_than_a_tenth_of_a_second() -> None:
         assert accelerators() and models()
         spent.append(time.process_time() - started)
     assert min(spent) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("deepseek-v2-5", "deepseek-ai/DeepSeek-V2.5"),
+        ("llama 3.1 8b instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("DeepSeek-R1-Distill-Qwen-14B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-14B"),
+        ("Qwen2.5-1.5B", "Qwen/Qwen2.5-1.5B-Instruct"),
+        ("Qwen2.5-3B-Instruct", "Qwen/Qwen2.5-3B-Instruct"),
+        ("Qwen3-Embedding-8B", "Qwen/Qwen3-Embedding-8B"),
+    ],
+)
+def test_names_are_found_however_their_words_are_joined(name: str, expected: str) -> None:
+    assert find_model(name).id == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen/Qwen3-8B-GGUF", "DeepSeek-R1-AWQ2-FP8", "Qwen3-235B-A22B-FP4X", "Llama-3.1-8B-Instruct-int3", "gpt-oss-20b-FP8"]
+)
+def test_a_hint_never_leads_to_weights_that_are_stored_otherwise(name: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        find_model(name)
+    [problem] = error.value.problems
+    hint = problem.message.partition("Did you mean")[2].partition("?")[0]
+    for offered in re.findall(r"'([^']+)'", hint):
+        assert marks_of(offered) == marks_of(name)
+
+
+def test_the_beginning_of_a_name_is_answered_with_what_begins_so() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'Qwen/Qwen3-Next-80B-A3B-Instruct'"):
+        find_model("qwen3-next")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from infra.catalog.platforms import PlatformEntry
 from infra.catalog.shapes import ShapeEntry
 from infra.catalog.types import (
     Accelerator,
@@ -31,7 +32,7 @@ from infra.catalog.vendors import VendorFacts
 ROOT = Path(__file__).resolve().parents[2]
 # In the catalog itself: finding by name, the machine that the kubelet's rules get, the warnings of what is not certain, and
 # properties of other facts.
-READERS_INSIDE = {"names.py", "machine.py", "confidence.py", "topology.py", "types.py", "load.py", "__init__.py"}
+READERS_INSIDE = {"names.py", "platforms.py", "machine.py", "confidence.py", "topology.py", "types.py", "load.py", "__init__.py"}
 # What the variables that hold one are called.
 CALLED: dict[type, tuple[str, ...]] = {
     Accelerator: ("accelerator", "card", "item"),
@@ -45,6 +46,7 @@ CALLED: dict[type, tuple[str, ...]] = {
     PublishedParameters: ("published", "published_parameters", "stated"),
     Pin: ("pins()", "pin"),
     VendorFacts: ("vendors()", "row", "vendor"),
+    PlatformEntry: ("entry",),
     EngineFacts: ("engine_facts()",),
 }
 # Counts that are published are what the tests hold the program's own arithmetic against.

@@ -12,6 +12,7 @@ import yaml
 from infra.catalog import pinned_image
 from infra.catalog.entries import DATA, Entries, as_it_is, document_of
 from infra.catalog.load import accelerators, catalog_problems, engine_facts, models, pins, shapes
+from infra.catalog.platforms import PlatformEntry
 from infra.catalog.reading import parse_yaml
 from infra.catalog.shapes import ShapeEntry, resolve_shape
 from infra.catalog.types import Accelerator, Model, Pin, Vendor
@@ -24,6 +25,7 @@ FILES: dict[str, tuple[str, Any, Callable[..., Any]]] = {
     "models.yaml": ("models", Model, as_it_is),
     "pins.yaml": ("pins", Pin, as_it_is),
     "vendors.yaml": ("vendors", VendorFacts, as_it_is),
+    "platforms.yaml": ("platforms", PlatformEntry, as_it_is),
 }
 
 

@@ -146,7 +146,7 @@ def test_a_gpu_whose_memory_is_not_known_is_not_guessed(capsys: pytest.CaptureFi
 
 
 def test_a_gpu_that_the_catalog_does_not_know_is_given_inline(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--model", "Llama-3.1-8B-Instruct", "--gpu", "NVIDIA GeForce RTX 3090", "--max-model-len", "8192")
+    arguments = ("--model", "Llama-3.1-8B-Instruct", "--gpu", "NVIDIA GeForce RTX 3080", "--max-model-len", "8192")
     assert fit(capsys, *arguments)[0] == 2
     status, document = fit(capsys, *arguments, "--gpu-memory-gib", "23.58", "--gpu-vendor", "nvidia")
     assert status == 0 and document["totalGib"] == 23.58
@@ -229,7 +229,7 @@ def test_the_default_utilisation_is_that_of_the_version(capsys: pytest.CaptureFi
 
 def test_more_than_the_free_memory_is_not_promised(capsys: pytest.CaptureFixture[str]) -> None:
     status, document = fit(capsys, "--model", "Qwen/Qwen3-8B", "--gpu", "l40s", "--gpu-memory-utilization", "1.0")
-    assert status == 1 and "free at start, so use at most 0.98" in document["reasons"][0]
+    assert status == 1 and "free at start, and above 0.98 nothing is promised; use at most 0.98" in document["reasons"][0]
 
 
 def test_lengths_are_read_as_vllm_reads_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from infra.cli.fit import FitRequest, add_arguments, read_request
 from infra.cli.fit_file import ModelFile, read_model_file
@@ -88,7 +89,9 @@ def test_a_batch_has_a_token_for_each_sequence(batched: str, valid: bool) -> Non
         assert problems(*arguments)["--max-num-batched-tokens"].endswith("use at least 64.")
 
 
-@pytest.mark.parametrize(("gib", "valid"), [("0", False), ("0.5", True), ("99999", True), ("100000", False)])
+@pytest.mark.parametrize(
+    ("gib", "valid"), [("0", False), ("1e-300", False), ("0.49", False), ("0.5", True), ("99999", True), ("100000", False)]
+)
 def test_the_gpus_memory_may_be_given(gib: str, valid: bool) -> None:
     if valid:
         assert request(*MODEL, "--gpu-memory-gib", gib).accelerator.memory.torch_gib == float(gib)
@@ -103,6 +106,37 @@ def test_an_unknown_gpu_needs_vendor_and_memory() -> None:
     for one in (("--gpu-memory-gib", "24"), ("--gpu-vendor", "amd")):
         assert "--gpu-memory-gib 23.6" in problems(*given, *one)["--gpu"]
     assert request(*MODEL).accelerator.memory != request(*MODEL, "--gpu-memory-gib", "24").accelerator.memory
+
+
+def test_vendor_and_memory_alone_are_a_gpu() -> None:
+    given = ("--model", "Llama-3.1-8B-Instruct")
+    both = request(*given, "--gpu-memory-gib", "191.7", "--gpu-vendor", "amd").accelerator
+    assert (both.id, both.vendor, both.memory.torch_gib) == ("amd GPU of 191.7 GiB", "amd", 191.7)
+    assert "beside --gpu-memory-gib" in problems(*given, "--gpu-memory-gib", "24")["--gpu-vendor"]
+    assert "beside --gpu-vendor" in problems(*given, "--gpu-vendor", "amd")["--gpu-memory-gib"]
+    assert problems(*MODEL, "--gpu-vendor", "amd") == {"--gpu-vendor": "is amd, but l40s is nvidia's; leave one of them out."}
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("0.34.0", "is 0.34.0, whose memory is not known; known are 0.1.0-0.6.6, 0.7.0-0.7.3, 0.8.0-0.8.3, "),
+        ("0.0.1", "whose memory is not known"),
+        ("9" * 5000, "(5,000 characters)' is no vLLM version"),
+        ("latest", "'latest' is no vLLM version"),
+    ],
+)
+def test_versions_that_nothing_is_known_of(version: str, message: str) -> None:
+    assert message in problems(*MODEL, "--vllm-version", version)["--vllm-version"]
+
+
+def test_a_stack_file_says_the_version(tmp_path: Path) -> None:
+    model = {"name": "m", "model": "Llama-3.1-8B-Instruct"}
+    for given, version in (({"vllmVersion": "0.19.0"}, "0.19.0"), ({"image": "vllm/vllm-openai:v0.8.5"}, "0.8.5"), ({}, None)):
+        file = tmp_path / "stack.yaml"
+        file.write_text(yaml.safe_dump({"models": [{**model, **given}]}))
+        assert request("--config", str(file), "--gpu", "l40s").options.vllm_version == version
+        assert request("--config", str(file), "--gpu", "l40s", "--vllm-version", "0.20.0").options.vllm_version == "0.20.0"
 
 
 def test_what_is_missing_is_told_all_at_once() -> None:

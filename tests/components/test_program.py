@@ -22,7 +22,12 @@ from tests.support.monitor import Run, run_program
 def quiet_cluster(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The look at the cluster finds nothing; keeps the clients that it was given."""
     seen: list[Any] = []
-    monkeypatch.setattr(program, "look_at_cluster", lambda settings, plan, client: seen.append(client))
+
+    def look(settings: Any, plan: Any, client: Any, before: Any) -> program.Found:
+        seen.append(client)
+        return program.Found(plan=plan)
+
+    monkeypatch.setattr(program, "look_at_cluster", look)
     return seen
 
 
@@ -40,7 +45,7 @@ def connected(folder: Path, document: dict[str, Any] | None = None) -> dict[str,
 
 def test_a_stack_exports_its_plan_endpoints_models_and_pools(tmp_path: Path, quiet_cluster: list[Any]) -> None:
     outputs = deploy(connected(tmp_path)).stack_outputs
-    assert set(outputs) == {"plan", "endpoints", "models", "nodePools"}
+    assert set(outputs) == {"plan", "endpoints", "models", "nodePools", "cluster", "releasedNodes"}
     assert outputs["endpoints"]["llama-70b"] == {
         "namespace": "inference",
         "service": "llama-70b",
@@ -98,7 +103,7 @@ def test_kubeconfig_is_never_taken_from_the_environment(tmp_path: Path, monkeypa
 def test_what_contradicts_the_cluster_ends_the_program_before_anything_is_declared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def contradict(settings: Any, plan: Any, client: Any) -> None:
+    def contradict(settings: Any, plan: Any, client: Any, before: Any) -> None:
         raise CheckError.one("UnknownNode", "nodePools[0].nodeNames[0]", "gpu-a is no node of the cluster.")
 
     monkeypatch.setattr(program, "look_at_cluster", contradict)
@@ -142,7 +147,7 @@ def test_an_output_that_is_no_kubeconfig_is_a_sentence(quiet_cluster: list[Any],
 
 
 def test_a_contradicted_cluster_of_another_stack_ends_the_program_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def contradict(settings: Any, plan: Any, client: Any) -> None:
+    def contradict(settings: Any, plan: Any, client: Any, before: Any) -> None:
         raise CheckError.one("UnknownNode", "nodePools[0].nodeNames[0]", "gpu-a is no node of the cluster.")
 
     monkeypatch.setattr(program, "look_at_cluster", contradict)

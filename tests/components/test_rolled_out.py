@@ -1,4 +1,4 @@
-"""An update ends when every replica of the newest template is ready, and fails with the cause where the Deployment gives up."""
+"""The waits of a program: all in one loop, each ending by itself, and one verdict when all have ended."""
 
 from __future__ import annotations
 
@@ -8,80 +8,76 @@ from typing import Any, cast
 import pulumi
 import pytest
 
-from components.rolled_out import has_given_up, is_rolled_out, wait_until_rolled_out
+from components import rolled_out
+from components.rolled_out import RolloutWaits
+from infra.errors import MissingError
 from infra.observe.client import Client
+from tests.observe.workloads import KEY, container, deployment, replica_set
+from tests.support.monitor import run_program
 
-MANIFEST = {
-    "metadata": {
-        "name": "m",
-        "namespace": "n",
-        "labels": {"app.kubernetes.io/name": "vllm", "app.kubernetes.io/instance": "m", "app.kubernetes.io/component": "c"},
-    }
-}
-
-
-def deployment(**status: Any) -> dict[str, Any]:
-    full = {"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
-    return {"metadata": {"generation": 3}, "spec": {"replicas": 2}, "status": {**full, **status}}
-
-
-def test_all_replicas_of_the_newest_template_count_as_rolled_out() -> None:
-    assert is_rolled_out(deployment())
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        {"observedGeneration": 2},
-        {"updatedReplicas": 1},
-        {"availableReplicas": 1},
-        {"replicas": 3},
-        {"availableReplicas": 0, "updatedReplicas": 0, "replicas": 0},
-    ],
-    ids=["not seen yet", "one old", "one not ready", "one too many", "none"],
-)
-def test_anything_less_does_not(status: dict[str, Any]) -> None:
-    assert not is_rolled_out(deployment(**status))
-
-
-def test_a_passed_progress_deadline_is_giving_up() -> None:
-    assert has_given_up(deployment(conditions=[{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]))
-    assert not has_given_up(deployment(conditions=[{"type": "Progressing", "status": "True"}]))
+BAD_NAME = container("n-1", state={"waiting": {"reason": "InvalidImageName", "message": "bad"}})
 
 
 class _Cluster:
-    """Answers with one state of the Deployment after the other, then with the last one; no pods, no events."""
+    """Lists one state of the Deployments after the other, then the last one."""
 
-    def __init__(self, *states: dict[str, Any] | None) -> None:
-        self.states = list(states)
-
-    def find(self, path: str) -> dict[str, Any] | None:
-        assert path == "/apis/apps/v1/namespaces/n/deployments/m"
-        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+    def __init__(
+        self, *states: list[dict[str, Any]], pods: tuple[dict[str, Any], ...] = (), error: Exception | None = None
+    ) -> None:
+        self.states, self.pods, self.error = list(states), pods, error
 
     def list(self, path: str, *, query: Any = None) -> list[Any]:
-        pod = {"metadata": {"name": "m-1"}, "spec": {}, "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "Insufficient cpu"}]}}  # fmt: skip
-        return [pod] if path.endswith("/pods") else []
+        if self.error is not None:
+            raise self.error
+        if path.endswith("/deployments"):
+            return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if path.endswith("/replicasets"):
+            return [replica_set("m"), replica_set("n")]
+        return list(self.pods) if path == "/api/v1/pods" else []
 
 
-def wait(*states: dict[str, Any] | None, seconds: int = 10) -> None:
-    asyncio.run(wait_until_rolled_out(cast(Client, _Cluster(*states)), MANIFEST, seconds))
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rolled_out, "_SHORTEST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(rolled_out, "_BETWEEN_PODS_SECONDS", 0)
 
 
-def test_it_waits_while_the_rollout_goes_on() -> None:
-    wait(deployment(updatedReplicas=1, availableReplicas=1), deployment())
+def verdict_on(cluster: _Cluster, *names: str) -> list[tuple[str, str]]:
+    """Waits for Deployments of these names at once and returns the log; RunError where one failed."""
+    waits = RolloutWaits(lambda: cast(Client, cluster), {})
+
+    async def wait() -> None:
+        await asyncio.gather(
+            *(waits.wait_for(type(KEY)(kind="Deployment", namespace="inference", name=name), 60) for name in names)
+        )
+
+    def program() -> None:
+        done = pulumi.Output.from_input(asyncio.ensure_future(wait()))
+        waits._outputs.append(done)  # type: ignore[reportPrivateUsage]
+        waits.verdict()
+
+    from unittest.mock import patch
+
+    with patch("tests.support.monitor.patch"):
+        return list(run_program(program).log)
 
 
-def test_a_deployment_that_is_gone_is_not_waited_for() -> None:
-    wait(None)
+def test_it_waits_while_the_rollout_goes_on_and_logs_nothing_when_all_is_ready() -> None:
+    cluster = _Cluster([deployment(updatedReplicas=1)], [deployment(updatedReplicas=1)], [deployment()])
+    assert verdict_on(cluster, "m") == []
+    assert len(cluster.states) == 1
 
 
-def test_giving_up_ends_the_program_with_workload_and_cause() -> None:
-    gave_up = deployment(availableReplicas=1, conditions=[{"type": "Progressing", "status": "False"}])
-    with pytest.raises(pulumi.RunError, match="n/m: not scheduled: Insufficient cpu"):
-        wait(gave_up)
+def test_one_that_fails_is_told_at_once_and_the_others_are_waited_for_to_their_end() -> None:
+    broken = deployment("n", availableReplicas=0)
+    pod = {**BAD_NAME, "metadata": {**BAD_NAME["metadata"], "labels": {"app": "n", "pod-template-hash": "1"}}}
+    cluster = _Cluster(*[[deployment(updatedReplicas=1), broken]] * 5, [deployment(), broken], pods=(pod,))
+    with pytest.raises(pulumi.RunError, match=r"^1 workload did not become ready: inference/n; the causes stand above$"):
+        verdict_on(cluster, "m", "n")
+    assert len(cluster.states) == 1, "the healthy one was waited for"
 
 
-def test_the_timeout_ends_it_too() -> None:
-    with pytest.raises(pulumi.RunError, match="n/m: "):
-        wait(deployment(availableReplicas=1), seconds=0)
+def test_a_cluster_that_does_not_answer_fails_all_waits_in_sentences() -> None:
+    lost = _Cluster(error=MissingError.one("ClusterUnreachable", "connection", "no answer"))
+    with pytest.raises(pulumi.RunError, match=r"2 workloads did not become ready: inference/m, inference/n"):
+        verdict_on(lost, "m", "n")

@@ -42,7 +42,7 @@ def problems_of(document: object) -> dict[str, str]:
         ("models[0].strategy", {"maxSurge": 0, "maxUnavailable": 0}, "no update could ever begin"),
         ("nodePools[0].platform", "eck", "Did you mean 'eks'?"),
         ("nodePools[0].topology", {"sku": "h100", "numaNodes": [{"cpus": "0-3", "memory": "1Gi"}]}, "give the hardware once"),
-        ("nodePools[0].nodes", 3, "nodes is 3, but nodeNames has 2 names"),
+        ("nodePools[0].nodes", 3, "is 3, but nodeNames has 2 names"),
         ("nodePools[0].nodeNames", ["gpu-a", "gpu-a"], "names gpu-a twice"),
         ("nodePools[0].nodeNames", "gpu-a", "it has to be a list"),
         ("kubernetesVersion", 1.37, 'write it in quotes: "1.37"'),
@@ -230,20 +230,15 @@ def test_a_node_name_has_at_most_253_characters() -> None:
     assert message == "the name has 254 characters; Kubernetes allows 253"
 
 
-@pytest.mark.parametrize(("length", "shown"), [(63, None), (64, "aaaaaaaaaaaaaaaaaaaa... (64 characters)")])
-def test_a_long_label_value_is_shown_short(length: int, shown: str | None) -> None:
-    document = with_change("nodePools[0].labels", {"k": "a" * length})
-    if shown is None:
-        parse_cluster_document(document)
-    else:
-        assert shown in str(problems_of(document))
-    assert "'" + "-" * 63 + "'" in str(problems_of(with_change("nodePools[0].labels", {"k": "-" * 63})))
+def test_a_label_value_may_have_63_characters_and_a_longer_one_is_shown_short() -> None:
+    parse_cluster_document(with_change("nodePools[0].labels", {"k": "a" * 63}))
+    assert f"'{'a' * 30}'... (64 characters)" in str(problems_of(with_change("nodePools[0].labels", {"k": "a" * 64})))
 
 
-@pytest.mark.parametrize(("length", "shown"), [(58, "a" * 58), (59, "a" * 56 + "...")])
-def test_a_wrong_value_is_shown_up_to_60_characters(length: int, shown: str) -> None:
+@pytest.mark.parametrize(("length", "echo"), [(60, repr("a" * 60)), (61, f"{'a' * 30!r}... (61 characters)")])
+def test_a_wrong_value_is_shown_up_to_60_characters(length: int, echo: str) -> None:
     message = problems_of(with_change("models[0].replicas", "a" * length))["models[0].replicas"]
-    assert message == f"'{shown}{chr(39) if length == 58 else ''} is a string; it has to be a whole number"
+    assert message == f"{echo} is a string; it has to be a whole number"
 
 
 @pytest.mark.parametrize(("value", "taken"), [("0", True), ("1048575", False), ("1048576", True), (2**20, True), ("1023Ki", False)])

@@ -115,15 +115,16 @@ class RunningStack:
             start_new_session=True,
         )
 
-    def verify(self) -> dict[str, Any]:
-        """`python -m infra verify --format json` on the stack as it is."""
+    def verify(self, change: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+        """`python -m infra verify --format json` on the stack as it is, or as it was changed."""
+        file = self.workspace(change).stack_file
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             status = main(
                 [
                     "verify",
                     "--config",
-                    str(self.workspace().stack_file),
+                    str(file),
                     "--kubeconfig",
                     str(self.kubeconfig),
                     "--context",
@@ -151,8 +152,8 @@ class RunningStack:
         return sorted(resource["urn"] for resource in checkpoint["checkpoint"]["latest"].get("resources") or ())
 
 
-def assert_verified(stack: RunningStack) -> None:
-    verified = stack.verify()
+def assert_verified(stack: RunningStack, change: Callable[[dict[str, Any]], None] | None = None) -> None:
+    verified = stack.verify(change)
     assert verified["ok"], verified["findings"]
 
 

@@ -18,7 +18,7 @@ def codes(*, on: Machine | None = None, devices: dict | None = None, version: st
     found = advise(
         on or machine(), configuration(**fields), gpus(0, 0, 1, 1) if devices is None else devices, kubernetes_version=version
     )
-    return {problem.code: f"{problem.path}: {problem.message}" for problem in found}
+    return {problem.code: f"{problem.path}: {problem.sentence}" for problem in found}
 
 
 def test_a_good_configuration_is_left_alone() -> None:

@@ -12,10 +12,12 @@ from infra.errors import CheckError
 from infra.observe.check import Ownership, check
 from infra.observe.kubelet_difference import kubelet_differences
 from infra.observe.model import ClusterObservation, ObjectKey, ObservedNode, ObservedPlugin, ObservedPod
-from infra.plan.model import ClusterPlan, CoTenantPlan
+from infra.observe.node_fit import Taint
+from infra.plan.model import ClusterPlan, CoTenantPlan, TaintPlan
 from infra.render import labels
 from infra.units import GIB
 from tests.support.builders import changed, cluster_plan, pool_plan
+from tests.support.golden import plan_of
 
 MINE = labels.owner("local")
 OWNERSHIP = Ownership(labels=MINE, node_annotation=(labels.FIELD_MANAGER, labels.field_manager("local")))
@@ -68,11 +70,12 @@ def test_a_cluster_that_fits_gives_no_problem() -> None:
     assert check(plan, observation(plan), OWNERSHIP) == ()
 
 
-def test_a_mistyped_node_name_is_an_error_with_the_near_name() -> None:
+def test_a_mistyped_node_name_is_told_with_the_near_name() -> None:
     plan = cluster_plan()
     seen = observation(plan)
     others = tuple(replace(n, name="gpu-x") if n.name == "gpu-b" else n for n in seen.nodes)
-    problem = errors(plan, replace(seen, nodes=others))["UnknownNode"]
+    (problem,) = check(plan, replace(seen, nodes=others), OWNERSHIP)
+    assert problem.code == "UnknownNode"
     assert problem.path == "nodePools[0].nodeNames[1]"
     assert "gpu-b is no node of the cluster" in problem.message
     assert "gpu-x" in problem.message
@@ -155,7 +158,6 @@ def test_a_second_device_plugin_of_the_same_vendor_is_an_error() -> None:
         key=ObjectKey(kind="DaemonSet", namespace="kube-system", name="nvdp"),
         image="nvcr.io/nvidia/k8s-device-plugin:v0.17.0",
         labels={},
-        node_selector={},
     )
     assert errors(plan, observation(plan, device_plugins=(plugin,)))["TwoDevicePlugins"].path == "nodePools[0].devicePlugin.mode"
     assert check(plan, observation(plan, device_plugins=(replace(plugin, labels=MINE),)), OWNERSHIP) == ()
@@ -233,11 +235,15 @@ def test_nodes_that_have_no_names_cannot_be_checked() -> None:
 
 def test_a_cluster_without_nodes_says_so_and_a_large_one_names_ten() -> None:
     plan = cluster_plan()
-    assert "The cluster has no nodes." in errors(plan, observation(plan, nodes=()))["UnknownNode"].message
+
+    def told(nodes: tuple[ObservedNode, ...]) -> str:
+        return check(plan, observation(plan, nodes=nodes), OWNERSHIP)[0].message
+
+    assert "The cluster has no nodes." in told(())
     many = [replace(node(plan, "gpu-a"), name=f"web-{index}") for index in range(11)]
-    message = errors(plan, observation(plan, nodes=tuple(many)))["UnknownNode"].message
+    message = told(tuple(many))
     assert message.endswith("web-9 ...."), message
-    ten = errors(plan, observation(plan, nodes=tuple(many[:10])))["UnknownNode"].message
+    ten = told(tuple(many[:10]))
     assert ten.endswith("web-9."), ten
 
 
@@ -357,7 +363,7 @@ def test_nodes_are_never_foreign_objects_and_both_owner_labels_count() -> None:
 def test_a_second_plugin_concerns_the_pools_of_its_vendor_that_bring_their_own(image: str, path: str) -> None:
     plan = cluster_plan()
     key = ObjectKey(kind="DaemonSet", namespace="kube-system", name="p")
-    seen = observation(plan, device_plugins=(ObservedPlugin(key=key, image=image, labels={}, node_selector={}),))
+    seen = observation(plan, device_plugins=(ObservedPlugin(key=key, image=image, labels={}),))
     with pytest.raises(CheckError) as caught:
         check(plan, seen, OWNERSHIP)
     assert [problem.path for problem in caught.value.problems] == [path]
@@ -415,3 +421,69 @@ def test_problems_come_sorted_and_warnings_only_where_nothing_is_wrong() -> None
 )
 def test_each_difference_is_told_with_both_values(planned: dict[str, Any], running: dict[str, Any], said: tuple[str, ...]) -> None:
     assert kubelet_differences(planned, running) == said
+
+
+# A drop-in is advised only where the kubelet starts with it
+
+
+def of_the_first_node(plan: ClusterPlan, seen: ClusterObservation) -> str:
+    with pytest.raises(CheckError) as caught:
+        check(plan, seen, OWNERSHIP)
+    found = {problem.path: problem.message for problem in caught.value.problems if problem.code == "KubeletDiffers"}
+    return found["nodePools[0].nodeNames[0]"]
+
+
+def advised(plan: ClusterPlan, **running: Any) -> str:
+    seen = with_node(plan, "gpu-a", kubelet={**plan.node_pools[0].kubelet.fields, "topologyManagerPolicy": "none", **running})
+    return of_the_first_node(plan, seen)
+
+
+def test_a_node_whose_base_names_cgroups_is_mended_by_the_drop_in() -> None:
+    plan = plan_of("local")
+    running = {name: value for name, value in plan.node_pools[0].kubelet.fields.items() if name != "reservedSystemCPUs"}
+    seen = with_node(plan, "gpu-a", kubelet={**running, "systemReservedCgroup": "/system", "kubeReservedCgroup": "/runtime"})
+    message = of_the_first_node(plan, seen)
+    assert "systemReservedCgroup is /system, planned empty" in message
+    assert message.endswith("removed), then start it")
+
+
+@pytest.mark.parametrize(
+    ("running", "said"),
+    [
+        ({"cpuManagerPolicyOptions": {"align-by-socket": "true"}}, "align-by-socket"),
+        ({"cgroupsPerQOS": False}, "cgroupsPerQOS"),
+        ({"featureGates": {"NoSuchGate": True}}, "NoSuchGate"),
+        ({"memorySwap": {"swapBehavior": "Wrong"}}, "swapBehavior"),
+    ],
+)
+def test_a_drop_in_with_which_the_kubelet_would_not_start_is_not_advised(running: dict[str, Any], said: str) -> None:
+    message = advised(plan_of("local"), **running)
+    assert "The drop-in alone does not do it" in message and said in message
+    assert "nodePools[0].kubelet" in message
+    assert "Write the drop-in" not in message
+
+
+def test_an_option_that_a_drop_in_leaves_there_has_to_be_taken_out() -> None:
+    message = advised(plan_of("local"), cpuManagerPolicyOptions={"prefer-align-cpus-by-uncorecache": "true"})
+    assert "take out of its own configuration file" in message and "prefer-align-cpus-by-uncorecache" in message
+
+
+@pytest.mark.parametrize(
+    ("pod", "labelled", "taints", "found"),
+    [
+        ({}, {}, (), ["TwoDevicePlugins"]),
+        ({"nodeSelector": {"gpu": "yes"}}, {}, (), []),
+        ({"nodeSelector": {"gpu": "yes"}}, {"gpu": "yes"}, (), ["TwoDevicePlugins"]),
+        ({}, {}, (Taint(key="nvidia.com/gpu", effect="NoSchedule"),), []),
+        ({"tolerations": [{"operator": "Exists"}]}, {}, (Taint(key="nvidia.com/gpu", effect="NoSchedule"),), ["TwoDevicePlugins"]),
+    ],
+)
+def test_a_plugin_conflicts_only_where_it_runs_on_a_node_of_the_pool(
+    pod: dict[str, Any], labelled: dict[str, str], taints: tuple[Taint, ...], found: list[str]
+) -> None:
+    pool = changed(pool_plan("h100"), taints=(TaintPlan(key="nvidia.com/gpu", value="", effect="NoSchedule"),))
+    plan = cluster_plan(node_pools=(pool,), models=())
+    key = ObjectKey(kind="DaemonSet", namespace="kube-system", name="nvdp")
+    plugin = ObservedPlugin(key=key, image="nvcr.io/nvidia/k8s-device-plugin:v0.17.0", labels={}, pod=pod)
+    nodes = tuple(replace(one, labels=labelled, taints=taints) for one in observation(plan).nodes)
+    assert codes(observation(plan, nodes=nodes, device_plugins=(plugin,)), plan) == found

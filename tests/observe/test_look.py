@@ -207,7 +207,7 @@ def daemon_set(*images: str, **metadata: Any) -> dict[str, Any]:
 def test_a_device_plugin_is_known_by_its_image(image: str) -> None:
     (plugin,) = look(daemon_sets=(daemon_set("busybox:1", image, labels={"a": "b"}),)).device_plugins
     assert plugin.key == ObjectKey(kind="DaemonSet", namespace="kube-system", name="plugin")
-    assert (plugin.image, plugin.labels, plugin.node_selector) == (image, {"a": "b"}, {"gpu": "yes"})
+    assert (plugin.image, plugin.labels, plugin.pod) == (image, {"a": "b"}, {"nodeSelector": {"gpu": "yes"}})
 
 
 def test_other_daemon_sets_are_no_plugins_and_one_with_two_such_containers_is_one() -> None:
@@ -215,3 +215,35 @@ def test_other_daemon_sets_are_no_plugins_and_one_with_two_such_containers_is_on
     assert look(daemon_sets=(daemon_set("fluent/fluent-bit:4"), bare)).device_plugins == ()
     (plugin,) = look(daemon_sets=(daemon_set("a/k8s-device-plugin:1", "b/k8s-device-plugin:2"),)).device_plugins
     assert (plugin.image, plugin.labels) == ("a/k8s-device-plugin:1", {})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "seen"),
+    [
+        ('{"maxPods": 250}', {"maxPods": 250}),
+        ("{}", {}),
+        ("not JSON", {"maxPods": 110}),
+        ("[1]", {"maxPods": 110}),
+        (None, {"maxPods": 110}),
+    ],
+)
+def test_an_observed_configuration_on_the_node_is_taken_before_the_kubelet_is_asked(
+    annotation: str | None, seen: dict[str, Any]
+) -> None:
+    raw = raw_node("gpu-a")
+    if annotation is not None:
+        raw["metadata"]["annotations"] = {"numawise.dev/observed-kubelet-config": annotation}
+    assert one_node(raw, **{"gpu-a": {"kubeletconfig": {"maxPods": 110}}}).kubelet == seen
+
+
+def test_with_the_annotation_no_right_on_the_kubelet_is_needed() -> None:
+    class Forbidding(StubClient):
+        def get(self, path: str, **_: Any) -> Any:
+            if path.endswith("/configz"):
+                raise ApiError(403, "nodes/proxy is forbidden")
+            return super().get(path)
+
+    raw = raw_node("gpu-a")
+    raw["metadata"]["annotations"] = {"numawise.dev/observed-kubelet-config": '{"maxPods": 7}'}
+    (node,) = observe(PLAN, Forbidding({}, {"/api/v1/nodes": [raw]}), ()).nodes
+    assert (node.kubelet, node.kubelet_unreadable) == ({"maxPods": 7}, "")

@@ -28,7 +28,7 @@ def place(cpus: dict[int, int], gpus: dict[int, int], memory: tuple[int, ...] = 
 
 
 def bind(*places: ContainerFootprint, homes: tuple[int | None, ...] = (0, 0, 0, 0, 1, 1, 1, 1), threads: int = 2, memory=BOTH):
-    return bind_ranks(homes, places, all_memory_nodes=memory, enough_cpus=116, threads_per_core=threads)
+    return bind_ranks(homes, places, all_memory_nodes=memory, threads_per_core=threads)
 
 
 def test_ranks_follow_their_gpus():
@@ -89,7 +89,7 @@ def test_the_worst_place_counts():
     [
         (
             place({0: 32}, {0: 4, 1: 4}),
-            "32 on NUMA node 0 and none on NUMA node 1, since 32 CPUs fit fewer nodes than the GPUs. Ask for 116 CPUs",
+            "32 on NUMA node 0 and none on NUMA node 1, since 32 CPUs fit fewer nodes than the GPUs",
         ),
         (place({}, {0: 4, 1: 4}), "no exclusive CPUs"),
         (place({0: 110, 1: 6}, {0: 4, 1: 4}), "holds 6 CPUs on it, less than a physical core a rank (8 CPUs)"),

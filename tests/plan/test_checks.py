@@ -73,8 +73,9 @@ def test_a_model_without_cache_must_load_at_least(room: float, holds: bool) -> N
 @pytest.mark.parametrize(
     ("utilization", "ranks", "holds_low", "holds_high"),
     [
-        (0.992, 1, True, True),
-        (nextafter(0.992, 1), 1, False, True),
+        (0.98, 1, True, True),
+        (nextafter(0.98, 1), 1, False, True),
+        (0.992, 1, False, True),
         (0.996, 1, False, True),
         (nextafter(0.996, 1), 1, False, False),
         (0.98, 2, True, True),
@@ -90,9 +91,13 @@ def test_the_budget_must_be_free_at_start(utilization: float, ranks: int, holds_
 def test_what_to_ask_for_instead_is_told() -> None:
     one, two = (free_memory_check(ENGINE, GPU, 0.999, ranks).failure for ranks in (1, 2))
     assert one == (
-        "gpu_memory_utilization 0.999 asks for 99.90 GiB; about 99.20 of 100.00 GiB are free at start, so use at most 0.99"
+        "gpu_memory_utilization 0.999 asks for 99.90 GiB; about 99.20 of 100.00 GiB are free at start, and above 0.98 nothing is promised; use at most 0.98"
     )
-    assert "about 98.00 of 100.00 GiB are free at start, so use at most 0.98" in two
+    assert "about 98.00 of 100.00 GiB are free at start, and above 0.98 nothing is promised; use at most 0.98" in two
+    small = device("l40s", torch_gib=5.0)
+    told = free_memory_check(ENGINE, small, 0.95, 1)
+    assert not told.holds_low and told.failure.endswith("about 4.55 of 5.00 GiB are free at start; use at most 0.91")
+    assert free_memory_check(ENGINE, small, 0.91, 1).holds_low
 
 
 FREE = 100 * GIB - round(0.8 * GIB)
@@ -164,7 +169,7 @@ def test_each_sequence_needs_a_block_for_its_state(sequences: int, holds_low: bo
 )
 def test_block_sizes_that_no_backend_takes(kind: str, name: str, size: int, nearest: int | None) -> None:
     refusal = block_size_refusal(small(kind), device(name, torch_gib=1), size)
-    assert refusal == (nearest and f"is {size}; the attention backends take multiples of 16. Use {nearest}.")
+    assert (refusal and refusal.sentence) == (nearest and f"is {size}; the attention backends take multiples of 16. Use {nearest}.")
 
 
 @pytest.mark.parametrize(
@@ -187,6 +192,7 @@ def test_block_sizes_where_none_is_given(kind: str, name: str, length: int, size
 )
 def test_a_block_size_is_stated_where_given_and_on_amd(name: str, given: int | None, stated: int | None) -> None:
     assert stated_block_size(device(name, torch_gib=1), given=given, expected=64) == stated
+    assert stated_block_size(device(name, torch_gib=1), given=given, expected=64, aiter=True) == given
 
 
 @pytest.mark.parametrize(

@@ -232,14 +232,14 @@ def failure(
 
 def test_what_would_do_where_nothing_fits() -> None:
     head = "models[0]: small does not fit 1 machine of inline (8 x NVIDIA H100 80GB HBM3): with tensor parallel 8, too small."
-    assert failure({}).startswith(f"{head} What would do: a quantised checkpoint.")
-    assert failure({}, largest=1).startswith(f"{head} What would do: maxModelLen 1 or less; or a quantised checkpoint.")
+    assert failure({}).startswith(f"{head} A quantised checkpoint takes less.")
+    assert failure({}, largest=1).startswith(f"{head} Use maxModelLen 1. A quantised checkpoint takes less.")
     assert failure({(8, 2): 1.0}).startswith(
-        f"{head} What would do: tensor parallel 8, pipeline parallel 2 on 16 GPUs (2 machines); or a quantised checkpoint."
+        f"{head} Use tensor parallel 8, pipeline parallel 2 on 16 GPUs (2 machines). A quantised checkpoint takes less."
     )
     assert failure({(8, 1): 1.0}, tensor_parallel_size=4, pipeline_parallel_size=1).startswith(
         "models[0]: small does not fit 1 machine of inline (8 x NVIDIA H100 80GB HBM3): with tensor parallel 4, too small. "
-        "What would do: tensor parallel 8 on 8 GPUs (1 machine); or a quantised checkpoint."
+        "Use tensor parallel 8 on 8 GPUs (1 machine). A quantised checkpoint takes less."
     )
     assert failure({}, quantization="fp8").rstrip(".").endswith("with tensor parallel 8, too small")
     quantised = replace(MODEL, quantization=Quantization(method="awq", weight_bits=4, form="channel"))
@@ -261,10 +261,10 @@ def test_the_search_for_what_would_do_ends_at_sixteen_machines() -> None:
         ({"expert_parallel": True}, "models[0].enableExpertParallel: true does not work: small has 0 experts"),
         (
             {"tensor_parallel_size": 2, "pipeline_parallel_size": 1, "replicas": 9},
-            "models[0].tensorParallelSize: 9 replicas of 1 pod",
+            "models[0].replicas: 9 replicas of 1 pod with 2 GPUs",
         ),
-        ({"pipeline_parallel_size": 1, "replicas": 9}, "models[0].pipelineParallelSize: 9 replicas of 1 pod with 1 GPUs"),
-        ({"replicas": 9}, "models[0]: 9 replicas of 1 pod with 1 GPUs"),
+        ({"pipeline_parallel_size": 1, "replicas": 9}, "models[0].replicas: 9 replicas of 1 pod with 1 GPUs"),
+        ({"replicas": 9}, "models[0].replicas: 9 replicas of 1 pod with 1 GPUs"),
     ],
 )
 def test_the_rule_that_refuses_is_told_at_what_was_fixed(constraints: dict[str, Any], text: str) -> None:
@@ -274,7 +274,7 @@ def test_the_rule_that_refuses_is_told_at_what_was_fixed(constraints: dict[str, 
 def test_splits_without_equal_pods_are_told() -> None:
     three = machines(machine([3], "h100-sxm5-80gb", None))
     text = failure({}, three, replace(MODEL, heads=8), tensor_parallel_size=4, pipeline_parallel_size=1, rdma=True)
-    assert text.startswith("models[0].pipelineParallelSize: no split into equal pods exists on machines of inline (3 GPUs).")
+    assert text.startswith("models[0].pipelineParallelSize: no split into equal pods exists on machines of inline (3 GPUs). Use 3.")
 
 
 def test_paths_stand_alone_without_a_model() -> None:

@@ -36,7 +36,7 @@ def problems_of(document: dict[str, Any]) -> dict[str, str]:
         plan(document)
     said: dict[str, str] = {}
     for problem in caught.value.problems:
-        said[problem.path] = f"{said.get(problem.path, '')} {problem.message}".strip()
+        said[problem.path] = f"{said.get(problem.path, '')} {problem.sentence}".strip()
     return said
 
 
@@ -297,4 +297,4 @@ def test_data_parallel_over_pods_is_refused_by_the_plan_with_both_numbers() -> N
     del document["models"][0]["resources"]
     document["models"][0] |= {"tensorParallelSize": 8, "pipelineParallelSize": 1, "dataParallelSize": 2, "replicas": 1}
     said = problems_of(document)["models[0].dataParallelSize"]
-    assert said.startswith("is 2 over 2 pods a replica; write more replicas with dataParallelSize 1")
+    assert said.startswith("is 2 over 2 pods a replica, which cannot be rolled out. Write replicas: 2 with dataParallelSize 1")

@@ -72,6 +72,7 @@ DOCUMENTS = {
             kvCacheDtype: auto
             image: docker.io/vllm/vllm-openai:v0.33.0
             resources: {cpu: "16", memory: 64Gi}
+            credentials: {existingSecret: vllm-keys}
             sharedMemory: 8Gi
             storage: {existingClaim: models, mountPath: /models, modelPath: llama}
             podAntiAffinity: required
@@ -105,6 +106,7 @@ DOCUMENTS = {
         models:
           - name: qwen
             nodePool: mi300x
+            vllmVersion: 0.33.0
             modelConfig: {architectures: [Qwen3MoeForCausalLM], model_type: qwen3_moe, num_hidden_layers: 48, hidden_size: 2048, num_attention_heads: 32,
                 num_key_value_heads: 4, head_dim: 128, intermediate_size: 6144, vocab_size: 151936, max_position_embeddings: 40960, torch_dtype: bfloat16,
                 num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768}
@@ -200,11 +202,14 @@ VALUES: dict[str, list[Any]] = {
     "models[].dtype": ["float16"],
     "models[].quantization": ["fp8"],
     "models[].kvCacheDtype": ["fp8"],
+    "models[].vllmVersion": ["0.32.0"],
+    "models[].storage.readBytesPerSecond": [2_000_000_000],
     "models[].image": ["docker.io/vllm/vllm-openai:v0.32.0"],
     "models[].resources.cpu": ["32"],
     "models[].resources.memory": ["80Gi"],
     "models[].sharedMemory": ["9Gi"],
     "models[].storage.existingClaim": ["other"],
+    "models[].credentials.existingSecret": ["other"],
     "models[].storage.mountPath": ["/other"],
     "models[].storage.modelPath": ["other"],
     "models[].initContainers": [[]],
@@ -344,11 +349,6 @@ def without_effect(raw: dict[str, Any]) -> dict[str, str]:
         ("nodePools[0].rollout.maxUnavailable", 2, "one wave of the plan after the other"),
         ("nodePools[0].rollout.canary", False, "change one node by hand"),
         ("nodePools[0].rollout.drain", {"force": True, "deleteEmptyDirData": True}, "`kubectl drain NODE --ignore-daemonsets --"),
-        (
-            "nodePools[0].platform",
-            "eks",
-            "no node of eks is made: make them, and give them the pool's kubelet drop-in as spec.kubelet.config",
-        ),
     ],
 )
 def test_the_warning_names_the_key_and_what_to_do_by_hand(path: str, value: Any, by_hand: str) -> None:
@@ -358,6 +358,13 @@ def test_the_warning_names_the_key_and_what_to_do_by_hand(path: str, value: Any,
         assert where.startswith(path)
         assert message.startswith("has no effect yet: ")
         assert by_hand in message
+
+
+def test_nodes_that_somebody_else_has_to_make_are_told() -> None:
+    plan = plan_stack(parse_cluster_document(with_change("nodePools[0].platform", "eks")))
+    [told] = [warning for warning in plan.warnings if warning.code == "NodesNotMade"]
+    assert told.path == "nodePools[0].platform"
+    assert "no node of eks is made yet: make them, and give them the pool's kubelet drop-in as spec.kubelet.config" in told.message
 
 
 def test_each_pool_is_told_by_its_own_index() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from infra.catalog.engine_releases import engine_release
 from infra.config.models import Model
-from infra.plan.engine import engine_problems, engine_warnings
+from infra.diagnosis import Diagnosis
+from infra.plan.engine import engine_problems, engine_variables, engine_warnings
 
 
 def model(**changes: Any) -> Model:
@@ -18,6 +20,10 @@ def model(**changes: Any) -> Model:
         "storage": {"existingClaim": "c", "mountPath": "/m", "modelPath": "m"},
     }
     return Model.model_validate(document | changes)
+
+
+def problems_of(model: Model, path: str = "models[0]", version: str = "0.33.0", own_image: bool = False) -> list[Diagnosis]:
+    return list(engine_problems(model, path, engine_release(version), own_image=own_image))
 
 
 @pytest.mark.parametrize(
@@ -43,15 +49,101 @@ def model(**changes: Any) -> Model:
     ],
 )
 def test_flags(flag: str, value: object, code: str | None, message: str) -> None:
-    problems = list(engine_problems(model(engineArgs={flag: value}), "models[0]"))
+    problems = problems_of(model(engineArgs={flag: value}))
     assert [problem.code for problem in problems] == ([] if code is None else [code])
     assert all(message in problem.message and problem.path == f"models[0].engineArgs.{flag}" for problem in problems)
 
 
 def test_an_image_of_ones_own_may_have_flags_of_its_own() -> None:
-    assert [p.code for p in engine_problems(model(engineArgs={"my-flag": 1}), "m")] == ["UnknownFlag"]
-    own = model(engineArgs={"my-flag": 1, "--port": 1}, image="registry.example/own@sha256:" + "0" * 64)
-    assert [p.code for p in engine_problems(own, "m")] == ["FlagWithDashes", "FlagOfPlacement"]
+    assert [p.code for p in problems_of(model(engineArgs={"my-flag": 1}))] == ["UnknownFlag"]
+    own = model(engineArgs={"my-flag": 1, "--port": 1}, env={"VLLM_OWN": "1"})
+    assert [p.code for p in problems_of(own, own_image=True)] == ["FlagWithDashes", "FlagOfPlacement"]
+
+
+@pytest.mark.parametrize(
+    ("version", "flag", "value", "code", "message"),
+    [
+        ("0.33.0", "shutdown-timeout", 5, None, ""),
+        ("0.18.0", "shutdown-timeout", 5, None, ""),
+        ("0.17.1", "shutdown-timeout", 5, "UnknownFlag", "is no flag of vLLM 0.17.1, but of 0.18.0 to 0.33.0; leave it out"),
+        ("0.10.0", "disable-log-requests", True, None, ""),
+        ("0.33.0", "disable-log-requests", True, "RemovedFlag", "write enable-log-requests: false"),
+        ("0.6.6", "speculative-model", "x", None, ""),
+        ("0.33.0", "speculative-model", "x", "UnknownFlag", "of 0.6.0 to 0.8.2; leave it out"),
+        ("0.33.0", "disable-log-stats", False, "FlagWithoutNegation", "has no --no-disable-log-stats"),
+        ("0.8.5", "enforce-eager", False, "FlagWithoutNegation", "vLLM 0.8.5 has no --no-enforce-eager"),
+        ("0.33.0", "enforce-eager", False, None, ""),
+        ("0.8.5", "swap-space", 4, None, ""),
+    ],
+)
+def test_flags_follow_the_version(version: str, flag: str, value: object, code: str | None, message: str) -> None:
+    for own_image in (False, True):
+        problems = problems_of(model(engineArgs={flag: value}), version=version, own_image=own_image)
+        assert [problem.code for problem in problems] == ([] if code is None else [code])
+        assert all(message in problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "message"),
+    [
+        ("0.33.0", "VLLM_USE_V1", "is not read by vLLM 0.33.0, but by 0.6.4 to 0.11.0; leave it out"),
+        ("0.11.0", "VLLM_USE_V1", None),
+        ("0.33.0", "VLLM_ATTENTION_BACKEND", "but by 0.6.0 to 0.14.1; write engineArgs attention-backend: NAME"),
+        ("0.14.1", "VLLM_ATTENTION_BACKEND", None),
+        ("0.33.0", "VLLM_LOGGING_LEVL", "it would change nothing. Did you mean 'VLLM_LOGGING_LEVEL'"),
+        ("0.13.0", "VLLM_ENGINE_READY_TIMEOUT_S", "but by 0.14.0 to 0.33.0"),
+        ("0.33.0", "NCCL_DEBUG", None),
+        ("0.33.0", "MY_VLLM_THING", None),
+    ],
+)
+def test_variables_follow_the_version(version: str, name: str, message: str | None) -> None:
+    problems = problems_of(model(env={name: "1"}), version=version)
+    assert [problem.code for problem in problems] == ([] if message is None else ["UnknownVariable"])
+    assert all(message is not None and message in problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("version", "field", "value", "known"),
+    [
+        ("0.6.6", "enableExpertParallel", True, False),
+        ("0.8.0", "enableExpertParallel", True, True),
+        ("0.8.2", "dataParallelSize", 2, False),
+        ("0.8.3", "dataParallelSize", 2, True),
+        ("0.6.0", "maxNumSeqs", 2, True),
+        ("0.6.0", "gpuMemoryUtilization", 0.5, True),
+    ],
+)
+def test_fields_follow_the_version(version: str, field: str, value: object, known: bool) -> None:
+    problems = problems_of(model(**{field: value}), version=version)
+    assert [(problem.code, problem.path) for problem in problems] == ([] if known else [("UnknownFlag", f"models[0].{field}")])
+
+
+@pytest.mark.parametrize(("batched", "sequences", "refused"), [(8, 8, False), (8, 9, True), (None, 9, False), (8, None, False)])
+def test_a_batch_holds_a_token_of_each_sequence(batched: int | None, sequences: int | None, refused: bool) -> None:
+    problems = problems_of(model(maxNumBatchedTokens=batched, maxNumSeqs=sequences))
+    assert [str(problem) for problem in problems] == (
+        ["models[0].maxNumBatchedTokens: is 8, below maxNumSeqs 9: vLLM refuses that. Use at least 9"] if refused else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "data_parallel", "budget", "variable", "reason"),
+    [
+        ("0.33.0", {}, 1, 3000, None, ""),
+        ("0.33.0", {}, 2, 3000, "3000", "the startup budget: with data parallel 2"),
+        ("0.14.0", {"engineArgs": {"api-server-count": 3}}, 1, 300, "300", "with 3 API servers"),
+        ("0.13.0", {}, 2, 3000, None, "gives its engines up after 600 s, and the startup budget is 3000 s"),
+        ("0.13.0", {}, 2, 600, None, ""),
+        ("0.33.0", {"env": {"VLLM_ENGINE_READY_TIMEOUT_S": "9"}}, 2, 3000, "9", ""),
+        ("0.33.0", {"engineArgs": {"api-server-count": 1}}, 1, 3000, None, ""),
+    ],
+)
+def test_servers_beside_the_engine_wait_for_it(
+    version: str, changes: dict[str, Any], data_parallel: int, budget: int, variable: str | None, reason: str
+) -> None:
+    variables, reasons = engine_variables(model(**changes), engine_release(version), data_parallel, budget)
+    assert variables.get("VLLM_ENGINE_READY_TIMEOUT_S") == variable
+    assert reason in "".join(reasons) and bool(reason) == bool(reasons)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +163,7 @@ def test_an_image_of_ones_own_may_have_flags_of_its_own() -> None:
     ],
 )
 def test_environment(name: str, value: str, code: str | None, message: str) -> None:
-    problems = list(engine_problems(model(env={name: value}), "models[0]"))
+    problems = problems_of(model(env={name: value}))
     assert [problem.code for problem in problems] == ([] if code is None else [code])
     assert all(message in problem.message and problem.path == f"models[0].env.{name}" for problem in problems)
 
@@ -81,7 +173,7 @@ def test_environment(name: str, value: str, code: str | None, message: str) -> N
 )
 def test_names_of_variables(name: str, allowed: bool) -> None:
     unchecked = model().model_copy(update={"env": {name: "x"}})
-    assert [problem.code for problem in engine_problems(unchecked, "m")] == ([] if allowed else ["InvalidValue"])
+    assert [problem.code for problem in problems_of(unchecked)] == ([] if allowed else ["InvalidValue"])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from infra.catalog.engine_releases import version_key
 from infra.catalog.load import accelerators, models
 from infra.catalog.names import find_accelerator, find_model, with_memory
 from infra.catalog.types import AcceleratorMemory
@@ -14,7 +15,7 @@ from infra.errors import ConfigError, PlanError
 from infra.plan.architecture.reading import architecture_of
 from infra.plan.memory.block_size import default_block_size
 from infra.plan.memory.options import options_of_engine_args
-from infra.plan.memory.profile import engine_memory, version_key
+from infra.plan.memory.profile import engine_memory
 from infra.plan.memory.reasons import memory_reasons
 from infra.plan.memory.span import Span
 from infra.plan.parallelism.fitting import fitting_sizes, smallest_fit, valid_sizes, with_size
@@ -141,10 +142,10 @@ def test_versions_differ_as_their_source_does() -> None:
 
 def test_a_version_between_two_known_ones_counts_as_the_earlier() -> None:
     assert engine_memory("0.16.1.dev0+g89a77b108").since == "0.12.0"
-    assert engine_memory("v0.10.1.1").since == "0.8.0"
+    assert engine_memory("v0.10.1.1").since == "0.9.0"
     assert engine_memory("0.50.0").since == engine_memory(None).since
     assert engine_memory("0.6.6.post2").engine == "V0"
-    assert version_key("0.14.0rc2.dev348+gdcd80206b") == (0, 14, 0)
+    assert version_key("0.14.0rc2.dev348+gdcd80206b") == (0, 14, 0, 0)
     with pytest.raises(ConfigError, match="'latest' is no vLLM version"):
         engine_memory("latest")
 
@@ -292,3 +293,39 @@ def test_reasons_say_what_the_links_mean() -> None:
     pcie = estimate_of(LLAMA_70B, L40S, tensor_parallel_size=4, max_model_len=8192)
     assert any("custom all-reduce off above 2" in reason for reason in memory_reasons(pcie))
     assert not any("all-reduce" in reason for reason in memory_reasons(estimate_of(LLAMA_70B, L40S, tensor_parallel_size=2)))
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "tokens", "sequences"),
+    [
+        ("0.8.0", "h100-sxm5-80gb", 8192, 1024),
+        ("0.8.3", "a100-sxm4-80gb", 2048, 1024),
+        ("0.8.3", "l40s", 2048, 1024),
+        ("0.8.4", "l40s", 2048, 256),
+        ("0.8.5", "mi300x", 2048, 256),
+        ("0.8.5", "h100-sxm5-80gb", 8192, 1024),
+        ("0.9.0", "mi300x", 8192, 1024),
+        ("0.9.0", "a100-sxm4-80gb", 2048, 256),
+        ("0.7.3", "h100-sxm5-80gb", 2048, 256),
+        ("0.33.0", "b200-180gb", 16384, 1024),
+    ],
+)
+def test_the_batch_of_each_version(version: str, gpu: str, tokens: int, sequences: int) -> None:
+    batch = engine_memory(version).batch_size(find_accelerator(gpu))
+    assert (batch.max_num_batched_tokens, batch.max_num_seqs) == (tokens, sequences)
+
+
+@pytest.mark.parametrize("version", ["0.8.2", "v0.9.1", "0.16.0", "0.33.0"])
+def test_reasons_name_the_version_that_was_asked_for(version: str) -> None:
+    asked = version.removeprefix("v")
+    said = [reason for reason in memory_reasons(estimate_of(LLAMA_8B, H100, vllm_version=version)) if "vLLM 0." in reason]
+    assert said and all(f"vLLM {asked}" in reason for reason in said)
+
+
+@pytest.mark.parametrize("version", ["0.6.6", "0.8.5", "0.19.0", "0.33.0"])
+def test_nothing_is_promised_above_98_percent(version: str) -> None:
+    for utilization, verdict in ((0.99, "marginal"), (0.981, "marginal")):
+        estimate = estimate_of(
+            LLAMA_8B, find_accelerator("mi300x"), vllm_version=version, gpu_memory_utilization=utilization, max_model_len=4096
+        )
+        assert estimate.verdict == verdict and "use at most 0.98" in memory_reasons(estimate)[0]

@@ -162,19 +162,19 @@ def test_what_is_given_is_kept() -> None:
             {"tensor_parallel_size": 16},
             "TensorParallelOverNodes",
             "tensor parallel 16 needs 2 machines of dgx-h100 (8 GPUs each), and no RDMA with GPUDirect is declared between them. "
-            "Use 8 with pipelineParallelSize 2.",
+            "Use 8 with pipelineParallelSize 2, or use 8 with pipelineParallelSize 1.",
         ),
         (
             "Llama-3.3-70B-Instruct",
             {"tensor_parallel_size": 8, "gpus_per_numa_node_limit": 4},
             "SingleNumaNode",
-            "8 GPUs need 2 NUMA nodes of dgx-h100 (4 each); single-numa-node admits 1. Use 4, or topologyManagerPolicy restricted.",
+            "8 GPUs need 2 NUMA nodes of dgx-h100 (4 each); single-numa-node admits 1. Use 4, or write topologyManagerPolicy: restricted.",
         ),
         (
             "Llama-3.3-70B-Instruct",
             {"tensor_parallel_size": 4, "pipeline_parallel_size": 1, "replicas": 3, "pods_per_node": 1},
             "NotEnoughMachines",
-            "3 replicas of 1 pod with 4 GPUs each do not go on 2 machines of dgx-h100 (8 GPUs): there is room for 2.",
+            "3 replicas of 1 pod with 4 GPUs each do not go on 2 machines of dgx-h100 (8 GPUs, required anti-affinity keeps pods of the model on nodes of their own): there is room for 2.",
         ),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_single_numa_policy_keeps_the_group_on_one_node() -> None:
 def test_partitions_are_refused_with_tensor_parallel() -> None:
     assert decide("Llama-3.1-8B-Instruct", "mi300x-8-cpx-nps4", 22).tensor_parallel_size == 1
     with pytest.raises(
-        PlanError, match=r"partitions \(CPX_NPS4\); tensor parallel 2 over partitions is refused. Use 1, or set the cards to SPX"
+        PlanError, match=r"partitions \(CPX_NPS4\); tensor parallel 2 over partitions is refused. Use 1. Or set the cards to SPX"
     ):
         decide("Llama-3.1-8B-Instruct", "mi300x-8-cpx-nps4", 22, tensor_parallel_size=2)
 
@@ -209,8 +209,8 @@ def test_what_fits_nowhere_says_what_would_do() -> None:
     assert "models[0]: meta-llama/Llama-3.1-405B-Instruct does not fit 1 machine of dgx-h100 (8 x NVIDIA H100 80GB HBM3)" in text
     assert "with tensor parallel 8, 94.5 GiB of weights leave -23.5 of 71.0 GiB" in text
     assert "tensor parallel 8, pipeline parallel 2 on 16 GPUs (2 machines)" in text
-    assert "a quantised checkpoint" in text
-    with pytest.raises(PlanError, match=r"maxModelLen \d+ or less"):
+    assert "A quantised checkpoint" in text
+    with pytest.raises(PlanError, match=r"use maxModelLen \d+|Use maxModelLen \d+"):
         decide("Llama-3.1-8B-Instruct", "dgx-h100", 15.4, length=10**7)
 
 

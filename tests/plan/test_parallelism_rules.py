@@ -76,7 +76,7 @@ def test_valid_tensor_parallel_sizes(name: str, quantization: str | None, valid:
     ],
 )
 def test_a_refusal_names_its_rule_both_numbers_and_the_nearest_sizes(name: str, size: int, rule: str, message: str) -> None:
-    found = {refusal.rule: refusal.message for refusal in tensor_parallel_refusals(model(name), size)}
+    found = {refusal.rule: refusal.sentence for refusal in tensor_parallel_refusals(model(name), size)}
     assert message in found[rule]
 
 
@@ -84,14 +84,14 @@ def test_more_ranks_than_kv_heads_must_be_a_multiple_of_them() -> None:
     architecture = replace(model("Llama-3.1-8B-Instruct"), kv_heads=4, heads=48, intermediate=48 * 128, vocab=48 * 64)
     assert 8 in valid_tensor_parallel_sizes(architecture, None, 16)
     [refusal] = [r for r in tensor_parallel_refusals(architecture, 6) if r.rule == "KvHeads"]
-    assert "4 KV heads; to repeat them, 6 would have to be a multiple of 4" in refusal.message
+    assert "4 KV heads; to repeat them, 6 would have to be a multiple of 4" in refusal.sentence
 
 
 def test_quantisation_groups_are_not_cut() -> None:
     awq = replace(model("Qwen2.5-32B-Instruct-AWQ"), intermediate=29568)  # the width of the 72B model
     [refusal] = tensor_parallel_refusals(awq, 8)
     assert refusal.rule == "QuantizationGroup"
-    assert "groups of 128: its MLP width 29568 over 8 ranks is 3696" in refusal.message
+    assert "groups of 128: its MLP width 29568 over 8 ranks is 3696" in refusal.sentence
 
 
 def test_the_width_of_an_fp8_block_model_is_checked_without_tensor_parallel_too() -> None:
@@ -112,14 +112,14 @@ def test_pipeline_parallel_needs_a_class_that_has_it_and_a_layer_a_stage() -> No
     assert pipeline_parallel_refusals(model("DeepSeek-V3"), 2) == ()  # 61 layers: uneven is fine
     assert pipeline_parallel_refusals(model("whisper-large-v3"), 1) == ()
     [refusal] = pipeline_parallel_refusals(model("whisper-large-v3"), 2)
-    assert refusal.rule == "PipelineParallelUnsupported" and "WhisperForConditionalGeneration" in refusal.message
+    assert refusal.rule == "PipelineParallelUnsupported" and "WhisperForConditionalGeneration" in refusal.sentence
     [refusal] = pipeline_parallel_refusals(model("DeepSeek-V3"), 100)
-    assert refusal.message.endswith("has 61 layers, fewer than 100 stages. Use 61 at most.")
+    assert refusal.sentence.endswith("has 61 layers, fewer than 100 stages. Use 61.")
 
 
 def test_expert_parallel_needs_experts() -> None:
     refusal = expert_parallel_refusal(model("Llama-3.1-8B-Instruct"))
-    assert refusal is not None and "has 0 experts" in refusal.message
+    assert refusal is not None and "has 0 experts" in refusal.sentence
     assert expert_parallel_refusal(model("gpt-oss-20b")) is None
 
 
@@ -257,7 +257,7 @@ def test_experts_that_are_spread_have_no_width_to_cut() -> None:
         (replace(PLAIN, heads=1, kv_heads=1), 2, "not divisible by 2. Use 1."),
         (replace(MIXED, moe=replace(EXPERTS, intermediate=2)), 4, "not divisible by 4. Use 1 or 2, or keep 4 with enableExpertParallel: true."),
         (replace(MIXED, mlp=("moe", "moe"), moe=replace(EXPERTS, intermediate=96), quantization=blocks(64)), 1,
-         "not a multiple of 64. No size works; keep 1 with enableExpertParallel: true."),
+         "not a multiple of 64. Keep 1 with enableExpertParallel: true. No size works as it is."),
         # sizes up to 64 are looked at, or up to the asked one, and up to 4096 at most
         (replace(PLAIN, heads=65, kv_heads=65, intermediate=65, vocab=65 * 64), 3, "not divisible by 3. Use 1 or 5."),
         (replace(PLAIN, heads=65, kv_heads=65, intermediate=65, vocab=65 * 64), 14, "not divisible by 14. Use 5 or 13."),
@@ -269,7 +269,7 @@ def test_experts_that_are_spread_have_no_width_to_cut() -> None:
     ],
 )  # fmt: skip
 def test_the_nearest_sizes_that_work(architecture: Architecture, size: int, remedy: str) -> None:
-    assert tensor_parallel_refusals(architecture, size)[0].message.endswith(remedy)
+    assert tensor_parallel_refusals(architecture, size)[0].sentence.endswith(remedy)
 
 
 @pytest.mark.parametrize(

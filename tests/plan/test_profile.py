@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from infra.catalog.engine_releases import version_key
 from infra.catalog.names import find_accelerator
 from infra.errors import ConfigError
-from infra.plan.memory.profile import BatchSize, engine_memory, version_key
+from infra.plan.memory.profile import BatchSize, engine_memory
 from infra.plan.memory.span import Span
 from infra.units import GIB
 from tests.plan.small import device
@@ -90,9 +91,16 @@ def test_what_is_used_of_a_device_before_vllm_starts(vendor: Any, gib: int, low:
 
 @pytest.mark.parametrize(
     ("text", "key"),
-    [("0.33.0", (0, 33, 0)), ("v1.2", (1, 2, 0)), (" 0.10.1.1 ", (0, 10, 1)), ("0.14.0rc2.dev348", (0, 14, 0))],
+    [
+        ("0.33.0", (0, 33, 0, 0)),
+        ("v1.2", (1, 2, 0, 0)),
+        (" 0.10.1.1 ", (0, 10, 1, 1)),
+        ("0.14.0rc2.dev348", (0, 14, 0, 0)),
+        ("0.16.1.dev0+g89a77b108", (0, 16, 1, 0)),
+        ("0.8.5.post1", (0, 8, 5, 0)),
+    ],
 )
-def test_versions(text: str, key: tuple[int, int, int]) -> None:
+def test_versions(text: str, key: tuple[int, int, int, int]) -> None:
     assert version_key(text) == key
 
 

@@ -239,7 +239,10 @@ def test_one_method_has_several_names(own: str, asked: str) -> None:
 
 @pytest.mark.parametrize(("own", "asked"), [("awq", "gptq"), ("gptq", "awq_marlin"), ("mxfp4", "nvfp4"), ("fp8", "fp8_per_block")])
 def test_another_method_than_the_checkpoints_is_refused(own: str, asked: str) -> None:
-    with pytest.raises(ConfigError, match=f"is {asked}, but small is a checkpoint quantised by {own}; leave quantization out"):
+    with pytest.raises(
+        ConfigError,
+        match=f"is {asked}, but small is a checkpoint quantised by {own}, and vLLM refuses any other method than .*{own}",
+    ):
         resolve_quantization(replace(SMALL, quantization=form("channel", method=own)), asked)
 
 

@@ -164,11 +164,11 @@ def test_a_class_without_pipeline_parallel_may_cut_beyond_its_domain() -> None:
         (machines(UNMAPPED), size(4), {"gpus_per_numa_node_limit": 2}, "SingleNumaNode", "4 GPUs need several NUMA nodes of inline (2 each)"),
         (machines(NVLINK), size(4), {"replicas": 2}, None, ""),
         (machines(NVLINK), size(4), {"replicas": 3}, "NotEnoughMachines",
-         "3 replicas of 1 pod with 4 GPUs each do not go on 1 machine of inline (8 GPUs): there is room for 2."),
+         "3 replicas of 1 pod with 4 GPUs each do not go on 1 machine of inline (8 GPUs): there is room for 2"),
         (machines(NVLINK, 3), size(8, 2, pods=2), {"replicas": 2}, "NotEnoughMachines",
-         "2 replicas of 2 pods with 8 GPUs each do not go on 3 machines of inline (8 GPUs): there is room for 1."),
+         "2 replicas of 2 pods with 8 GPUs each do not go on 3 machines of inline (8 GPUs): there is room for 1"),
         (machines(NVLINK), size(8, 2, pods=2), {}, "NotEnoughMachines",
-         "1 replica of 2 pods with 8 GPUs each do not go on 1 machine of inline (8 GPUs): there is room for 0."),
+         "1 replica of 2 pods with 8 GPUs each do not go on 1 machine of inline (8 GPUs): there is room for 0"),
     ],
 )  # fmt: skip
 def test_what_a_machine_refuses(

@@ -87,9 +87,7 @@ def test_what_is_given_is_kept_and_said() -> None:
     assert [bound.update_timeout_seconds for bound in bounds] == [1200, 1200, 1200, 1260]
     assert start.reasons[0].startswith("startup budget 1000 s: given; loading 1 GB at 0.2 GB/s (not stated")
     assert start.reasons[1] == "progressDeadlineSeconds 1001: given, above the startup budget."
-    with pytest.raises(
-        PlanError, match=r"progressDeadlineSeconds: 1000 s is not above the startup budget of 1000 s.* Use at least 1620"
-    ):
+    with pytest.raises(PlanError, match=r"progressDeadlineSeconds: 1000 s is not above the startup budget of 1000 s.* Use 1620"):
         startup_budget(10**9, budget_seconds=1000, progress_deadline_seconds=1000)
     assert startup_budget(10**9, budget_seconds=1000).reasons[1] == (
         "progressDeadlineSeconds 1620: the startup budget and 600 s to schedule and pull the image."

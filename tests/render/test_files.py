@@ -155,7 +155,7 @@ def test_the_kubelet_drop_in_is_one_that_the_kubelet_reads() -> None:
     name = "kubelet/90-numawise-h100.conf"
     document = yaml.safe_load(rendered_files(PLAN)[name])
     assert (document["apiVersion"], document["kind"]) == ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
-    assert {key: document[key] for key in document if key not in ("apiVersion", "kind")} == dict(PLAN.pool("h100").kubelet.fields)
+    assert {key: document[key] for key in document if key not in ("apiVersion", "kind")} == dict(PLAN.pool("h100").kubelet.drop_in)
 
 
 def test_three_foreign_files_are_named_and_more_are_others(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def parts_of(plan: ClusterPlan) -> tuple[Part, ...]:
 def test_the_program_declares_the_objects_of_the_parts_and_no_others(plan: ClusterPlan, tmp_path: Path) -> None:
     run = declare_plan(plan, tmp_path, secrets=dict.fromkeys(SECRETS, "value"))
     declared = {resource.name for resource in run.resources if resource.type.startswith("kubernetes:")}
-    assert declared == {f"{part.name}-{child.name}" for part in parts_of(plan) for child in part.children}
+    assert declared == {part.resource_name(child) for part in parts_of(plan) for child in part.children}
     components = {(resource.type, resource.name) for resource in run.resources if not resource.custom}
     assert components == {(part.token, part.name) for part in parts_of(plan)}
 
@@ -133,12 +133,12 @@ def test_each_workload_is_waited_for_as_long_as_it_may_take_and_nothing_else_is(
         "guard/deployment": pull,
         "h100/daemonset": pull,
         "mi300x/daemonset": pull,
-        "llama-70b/leaderworkerset": Wait(**times, condition="Available"),
-        "llama-70b/service": Wait(**times, explain=False),
-        "qwen-72b/deployment": Wait(**times, every_replica=True),
-        "qwen-72b/service": Wait(**times, explain=False),
+        "llama-70b/leaderworkerset": Wait(**times, explain=False, program=True),
+        "llama-70b/service": Wait(**times, explain=False, program=True),
+        "qwen-72b/deployment": Wait(**times, explain=False, program=True),
+        "qwen-72b/service": Wait(**times, explain=False, program=True),
     }
-    assert all((wait.delete_seconds, wait.explain) == (600, "/service" not in name) for name, wait in found.items())
+    assert all(wait.delete_seconds == 600 for wait in found.values())
 
 
 def test_only_namespaces_stay_when_the_stack_goes() -> None:

@@ -50,7 +50,7 @@ class Planned:
 
 
 def planned(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> Planned:
-    decided: list[tuple[NodeShape, PoolDecision]] = []  # in the order of the pools
+    decided: list[tuple[NodeShape, PoolDecision]] = []  # in the order of the pools; then those of trials of what warnings offer
 
     class Recorded(EqualPools):
         def decide(self, requirements: PoolRequirements, names: PoolNames) -> PoolDecision:
@@ -60,7 +60,7 @@ def planned(config: StackConfig, monkeypatch: pytest.MonkeyPatch) -> Planned:
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "EqualPools", Recorded)
         plan = cluster.plan_stack(config)
-    by_name = dict(zip((pool.name for pool in config.node_pools), decided, strict=True))
+    by_name = dict(zip((pool.name for pool in config.node_pools), decided, strict=False))
     return Planned(
         plan=plan,
         shapes={name: shape for name, (shape, _) in by_name.items()},

@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from infra.agents import gate
-from infra.plan.model import ClusterPlan, ModelPlan
+from infra.plan.model import ClusterPlan, ModelPlan, Slot
 from infra.render.serving.gate import gate_files
 from infra.render.serving.model import endpoint, model_part
 from tests.support.builders import STACK, changed, cluster_plan, model_plan, pool_plan, whole_node_model
@@ -115,9 +117,9 @@ def test_a_sidecars_own_security_settings_are_kept() -> None:
     assert context["allowPrivilegeEscalation"] is False
 
 
-def test_the_gate_gets_the_slots_and_reads_what_render_writes() -> None:
+def test_the_gate_gets_the_places_and_reads_what_render_writes() -> None:
     expected = json.loads(gate_files(PLAN, QWEN)["plan.json"])
-    assert expected["slots"] == [{"numaNodes": [0, 1], "memoryNuma": []}]
+    assert expected["places"] == [{"numaNodes": [0, 1], "gpus": [[0, 4], [1, 4]], "memoryNuma": []}]
     assert expected["rankBinding"] == {"numaNodeOfRank": [0, 0, 0, 0, 1, 1, 1, 1]}
     assert (expected["gpus"], expected["cpus"], expected["exclusiveCpus"], expected["mode"]) == (8, 48, True, "enforce")
     cpus = [*range(1, 13), *range(57, 69), *range(113, 125), *range(169, 181)]
@@ -131,11 +133,14 @@ def test_the_gate_only_warns_under_a_policy_that_promises_no_alignment() -> None
     assert json.loads(gate_files(cluster_plan(node_pools=(pool,), models=(LLAMA,)), LLAMA)["plan.json"])["mode"] == "warn"
 
 
-def test_one_changed_byte_of_the_gates_plan_restarts_the_pods() -> None:
-    annotations = [
-        of(model)["Deployment"]["spec"]["template"]["metadata"]["annotations"] for model in (LLAMA, changed(LLAMA, gpus_per_pod=2))
-    ]
-    assert annotations[0] != annotations[1]
+def test_neither_the_gate_nor_more_proven_places_restart_the_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = of(LLAMA)
+    more = changed(LLAMA, places=(Slot(numa_nodes=(1,), gpus=(4, 5, 6, 7), cpu_count=32, cpus_example=(), memory_numa=(1,)),))
+    monkeypatch.setattr("infra.render.serving.gate.source_of", lambda agent: f"# another {agent}")
+    after = of(more)
+    assert after["ConfigMap"]["data"]["gate.py"] != before["ConfigMap"]["data"]["gate.py"]
+    assert after["ConfigMap"]["data"]["plan.json"] != before["ConfigMap"]["data"]["plan.json"]
+    assert after["Deployment"] == before["Deployment"]
 
 
 def test_the_gate_is_the_entry_of_the_main_container_from_its_config_map() -> None:
@@ -177,7 +182,7 @@ OVER_NODES = changed(LLAMA, pods_per_replica=2, pipeline_parallel_size=2)
 def test_a_replica_over_several_nodes_is_a_group_that_restarts_as_one() -> None:
     spec = of(OVER_NODES)["LeaderWorkerSet"]["spec"]
     assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (2, 2)
-    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupOnPodRestart"
+    assert spec["leaderWorkerTemplate"]["restartPolicy"] == "RecreateGroupAfterStart"
     assert spec["rolloutStrategy"]["rollingUpdateConfiguration"] == {"maxUnavailable": 1, "maxSurge": 0}
     assert "Deployment" not in of(OVER_NODES)
 
@@ -185,20 +190,42 @@ def test_a_replica_over_several_nodes_is_a_group_that_restarts_as_one() -> None:
 def test_leader_and_workers_form_one_engine_and_only_the_leader_serves() -> None:
     group = of(OVER_NODES)["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]
     leader, worker = (group[name]["spec"]["containers"][0] for name in ("leaderTemplate", "workerTemplate"))
-    common = ["--nnodes", "2", "--master-addr", "$(LWS_LEADER_ADDRESS)", "--node-rank"]
-    assert leader["args"][-6:] == [*common, "0"]
-    assert worker["args"][-7:] == [*common, "$(LWS_WORKER_INDEX)", "--headless"]
-    assert leader["args"][:-6] == worker["args"][:-7]
+    common = ["--nnodes", "2", "--master-addr", "$(LWS_LEADER_ADDRESS)", "--master-port", "29501", "--node-rank"]
+    assert leader["args"][-8:] == [*common, "0"]
+    assert worker["args"][-9:] == [*common, "$(LWS_WORKER_INDEX)", "--headless"]
+    assert leader["args"][:-8] == worker["args"][:-9]
     assert "readinessProbe" in leader
     assert not {"startupProbe", "readinessProbe", "livenessProbe", "ports"} & set(worker)
     assert worker["resources"] == leader["resources"]
 
 
-def test_a_groups_service_and_budget_count_leaders_alone_and_its_pods_may_talk() -> None:
+def test_the_controllers_headless_services_do_not_have_the_name_of_the_models_own() -> None:
+    spec = of(OVER_NODES)["LeaderWorkerSet"]["spec"]
+    assert spec["networkConfig"] == {"subdomainPolicy": "UniquePerReplica"}
+
+
+def test_a_worker_ends_after_its_leader_within_the_grace_period() -> None:
+    template = of(OVER_NODES)["LeaderWorkerSet"]["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]
+    shell, option, line = template["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    program, file, address, port, seconds = line.removeprefix("exec ").split()
+    assert (shell, option, program, address) == ("sh", "-c", "python3", '"$LWS_LEADER_ADDRESS"')
+    assert port in template["containers"][0]["args"]
+    assert float(seconds) < template["terminationGracePeriodSeconds"]
+    gate = next(volume for volume in template["volumes"] if volume["name"] == "gate")["configMap"]
+    mount = next(mount for mount in template["containers"][0]["volumeMounts"] if mount["name"] == "gate")
+    path = file.removeprefix(f"{mount['mountPath']}/")
+    key = next(item["key"] for item in gate["items"] if item["path"] == path)
+    assert of(OVER_NODES)["ConfigMap"]["data"][key].startswith('"""Before a worker')
+    assert "leader.py" not in of(LLAMA)["ConfigMap"]["data"]
+
+
+def test_a_groups_service_finds_leaders_alone_its_budget_counts_every_pod_and_its_pods_may_talk() -> None:
     objects = of(OVER_NODES)
     leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
     assert leader.items() <= objects["Service"]["spec"]["selector"].items()
-    assert leader.items() <= objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"].items()
+    budget = objects["PodDisruptionBudget"]["spec"]
+    assert budget["selector"] == objects["NetworkPolicy"]["spec"]["podSelector"]
+    assert budget["maxUnavailable"] == 1
     pods = objects["NetworkPolicy"]["spec"]["podSelector"]
     assert {"from": [{"podSelector": pods}]} in objects["NetworkPolicy"]["spec"]["ingress"]
     assert len(of(LLAMA)["NetworkPolicy"]["spec"]["ingress"]) == 1
@@ -220,3 +247,25 @@ def test_the_rollout_is_the_planned_one() -> None:
     spec = of(model_plan("m", pool_plan("h100"), max_surge=1, max_unavailable=0))["Deployment"]["spec"]
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert spec["progressDeadlineSeconds"] == 1300
+
+
+@pytest.mark.parametrize(
+    ("field", "mounts", "read_only"),
+    [
+        ("init_containers", [{"name": "models", "mountPath": "/m"}], False),
+        ("init_containers", [{"name": "models", "mountPath": "/m", "readOnly": False}], False),
+        ("init_containers", [{"name": "models", "mountPath": "/m", "readOnly": True}], True),
+        ("init_containers", [{"name": "cache", "mountPath": "/c"}], True),
+        ("init_containers", None, True),
+        ("sidecars", [{"name": "models", "mountPath": "/m"}], False),
+    ],
+)
+def test_the_claim_can_be_written_by_what_mounts_it_to_write(
+    field: str, mounts: list[dict[str, Any]] | None, read_only: bool
+) -> None:
+    container = {"name": "fetch", "image": "busybox:1.37"} | ({} if mounts is None else {"volumeMounts": mounts})
+    spec = pod(changed(LLAMA, **{field: (container,)}))
+    volume = next(volume for volume in spec["volumes"] if volume["name"] == "models")
+    assert volume["persistentVolumeClaim"].get("readOnly", False) is read_only
+    server = next(mount for mount in spec["containers"][0]["volumeMounts"] if mount["name"] == "models")
+    assert server["readOnly"] is True

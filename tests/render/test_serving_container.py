@@ -59,9 +59,7 @@ def test_sizes_that_matter_only_sometimes_are_given_only_then() -> None:
     assert "--distributed-executor-backend" not in vllm_command(changed(LLAMA, tensor_parallel_size=1, gpus_per_pod=1))
 
 
-@pytest.mark.parametrize(
-    ("version", "known"), [("0.17.1", False), ("0.18.0", True), ("v0.33.0", True), ("0.33.0+rocm7", True), ("nightly", False)]
-)
+@pytest.mark.parametrize(("version", "known"), [("0.17.1", False), ("0.18.0", True), ("v0.33.0", True), ("0.33.0+rocm7", True)])
 def test_requests_in_flight_are_drained_where_the_version_can(version: str, known: bool) -> None:
     assert ("--shutdown-timeout" in vllm_command(changed(LLAMA, vllm_version=version))) is known
 
@@ -143,3 +141,9 @@ def test_credentials_are_referred_to_never_written() -> None:
     values = variables(LLAMA, ("api-key", "hub-token"))
     assert values["VLLM_API_KEY"] == {"secretKeyRef": {"name": "llama-70b-credentials", "key": "api-key"}}
     assert values["HF_TOKEN"] == {"secretKeyRef": {"name": "llama-70b-credentials", "key": "hub-token"}}
+
+
+def test_a_named_secret_gives_both_variables_and_either_may_be_missing_there() -> None:
+    values = variables(changed(LLAMA, credentials_secret="vllm-keys"))
+    for variable, key in (("VLLM_API_KEY", "api-key"), ("HF_TOKEN", "hub-token")):
+        assert values[variable] == {"secretKeyRef": {"name": "vllm-keys", "key": key, "optional": True}}

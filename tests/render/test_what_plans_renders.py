@@ -61,7 +61,7 @@ def render_all(seeds: range, folder: Path, *, written_every: int) -> int:
             )
             run = declare_plan(plan, folder, stack="drawn", secrets=dict.fromkeys(SECRETS, "value"))
             declared = {resource.name for resource in run.resources if resource.type.startswith("kubernetes:")}
-            assert declared == {f"{part.name}-{child.name}" for part in parts for child in part.children}, f"drawn_document({seed})"
+            assert declared == {part.resource_name(child) for part in parts for child in part.children}, f"drawn_document({seed})"
         done += 1
     return done
 

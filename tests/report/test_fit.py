@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from infra.plan.architecture.partition import ParallelSizes
-from infra.plan.memory.options import EngineOptions
 from infra.plan.memory.types import MemoryEstimate
 from infra.report.fit_table import fit_as_text
 from infra.units import GIB
@@ -34,8 +33,7 @@ def estimate(*, cache: float = 20, **more: Any) -> MemoryEstimate:
     facts = {
         "architecture": SimpleNamespace(name="llama"),
         "accelerator": SimpleNamespace(id="h100"),
-        "engine": SimpleNamespace(version="0.33.0"),
-        "options": EngineOptions(),
+        "vllm_version": "0.33.0",
         "sizes": ParallelSizes(tensor_parallel_size=2),
         "verdict": "fits",
         "reasons": ("weights: they fit: all.", "cache: 8 tokens.", "more."),
@@ -92,7 +90,7 @@ def test_nothing_is_missing_where_the_cache_is_just_empty() -> None:
 
 
 def test_one_gpu_has_no_fullest_rank_and_a_given_version_is_shown() -> None:
-    lines = fit_as_text(estimate(sizes=ParallelSizes(), options=EngineOptions(vllm_version="0.19.0")), ()).split("\n")
+    lines = fit_as_text(estimate(sizes=ParallelSizes(), vllm_version="0.19.0"), ()).split("\n")
     assert lines[0].endswith("vLLM 0.19.0")
     assert lines[4] == "  of 80.00 GiB a GPU        GiB"
 

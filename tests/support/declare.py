@@ -47,6 +47,6 @@ def declare_plan(
     def declared() -> None:
         outputs = {key: pulumi.Output.secret(value) for key, value in (secrets or {}).items()}
         settings = Settings(stack=stack, config=config, secrets=outputs)
-        program.declare(settings, plan, look=lambda _: None)
+        program.declare(settings, plan, look=lambda settings, plan, client, before: program.Found(plan=plan))
 
     return run_program(declared, stack=stack, preview=preview)

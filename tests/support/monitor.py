@@ -44,6 +44,8 @@ class Recorded:
     update_timeout: str
     delete_timeout: str
     error_hooks: tuple[str, ...]
+    before_hooks: tuple[str, ...]  # of creations and updates
+    aliases: tuple[str, ...]  # names
     outputs: dict[str, Any] | None = None
 
 
@@ -54,12 +56,14 @@ class _Mocks(mocks.Mocks):
         self._stack_outputs = stack_outputs
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if args.typ == "pulumi:pulumi:StackReference":
-            return args.name, {**args.inputs, "outputs": dict(self._stack_outputs), "secretOutputNames": list(self._stack_outputs)}
         return f"{args.name}-id", dict(args.inputs)
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]] | None]:
-        raise AssertionError(f"the program calls {args.token}; a stack of ours invokes no function")
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        if args.token == "pulumi:pulumi:readStackOutputs":
+            return {"outputs": dict(self._stack_outputs)}
+        if args.token == "pulumi:pulumi:readStackResourceOutputs":
+            return {"outputs": {}}
+        raise AssertionError(f"the program calls {args.token}; a stack of ours invokes no provider's function")
 
 
 class RecordingMonitor(mocks.MockMonitor):
@@ -103,6 +107,8 @@ class RecordingMonitor(mocks.MockMonitor):
                 update_timeout=request.customTimeouts.update,
                 delete_timeout=request.customTimeouts.delete,
                 error_hooks=tuple(request.hooks.on_error),
+                before_hooks=(*request.hooks.before_create, *request.hooks.before_update),
+                aliases=tuple(alias.spec.name for alias in request.aliases),
             )
         return super().RegisterResource(request)
 
@@ -181,7 +187,7 @@ def _run(
         program()
 
     # What the monitor creates is ready at once; the cluster that a real update would ask is not there.
-    with patch("components.rolled_out.wait_until_rolled_out"):
+    with patch("components.rolled_out.RolloutWaits.wait_for"):
         asyncio.run(run_in_stack(registered))
     # The run's event loop is collected here and not in the midst of somebody's ast.parse (python/cpython#106905).
     gc.collect()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.catalog.machine import devices_of, machine_of
+from infra.config.cluster import StackConfig
 from infra.config.load import load_stack_file, stack_file
 from infra.plan.cluster import plan_stack
 from infra.plan.hardware import hardware_of
@@ -16,7 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def machine_set_of_stack(stack: str) -> dict[str, Any]:
     """Machine set (README.md) of stacks/Pulumi.STACK.yaml. Raises NumawiseError where the stack has no plan."""
-    config = load_stack_file(stack_file(stack, root=ROOT))
+    return machine_set_of(load_stack_file(stack_file(stack, root=ROOT)))
+
+
+def machine_set_of(config: StackConfig) -> dict[str, Any]:
+    """The nodes, namespaces and claims that a stack takes for granted."""
     plan = plan_stack(config)
     nodes = []
     for index, pool in enumerate(config.node_pools):

@@ -75,7 +75,9 @@ def versions() -> dict[str, str]:
 
 
 def _bring() -> None:
-    toolchain().ensure()
+    """The programs of the cluster, and those that only tests run."""
+    programs = toolchain()
+    programs.ensure(name for name, part in programs.parts.items() if part.tier in ("", "tests"))
 
 
 def _pytest(marks: str, *options: str) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infra.diagnosis import did_you_mean
+from infra.diagnosis import did_you_mean, shown
 from infra.errors import ConfigError
 from infra.kubelet.admission.node_fit import NodeAllocatable
 from infra.kubelet.admission.reservation import (
@@ -109,7 +109,9 @@ def start_node(
         raise KubeletRefuses("nodeAllocatable", ("invalid Node Allocatable configuration. " + " ".join(over),))
     for name in devices:
         if not is_extended_resource(name):
-            raise ConfigError.one("BadCase", f"devices.{name}", f"{name!r} is no extended resource; write it like nvidia.com/gpu.")
+            raise ConfigError.one(
+                "BadCase", f"devices.{name}", f"{shown(name)} is no extended resource; write it like nvidia.com/gpu."
+            )
     numa_ids = tuple(sorted(node.id for node in machine.numa_nodes))
     max_pods, per_core = configuration["maxPods"], configuration["podsPerCore"]
     pods = min(machine.cpu_count * per_core, max_pods) if per_core > 0 else max_pods
@@ -179,7 +181,7 @@ def _boolean(options: Mapping[str, str], name: str, stage: str, path: str) -> bo
     if text is None or text in _FALSE:
         return False
     if text not in _TRUE:
-        raise KubeletRefuses(stage, (f'{path}.{name}: {text!r} must be "true" or "false" (a string)',))
+        raise KubeletRefuses(stage, (f'{path}.{name}: {shown(text)} must be "true" or "false" (a string)',))
     return True
 
 
@@ -200,7 +202,7 @@ def _topology_manager(machine: Machine, configuration: Configuration) -> Topolog
     if text is not None:
         if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
             raise KubeletRefuses(
-                stage, (f"{path}.max-allowable-numa-nodes: {text!r} must be an integer of at least 8, as a string",)
+                stage, (f"{path}.max-allowable-numa-nodes: {shown(text)} must be an integer of at least 8, as a string",)
             )
         most = int(text)
         if most < DEFAULT_MAX_NUMA_NODES:

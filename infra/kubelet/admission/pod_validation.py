@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from infra.diagnosis import shown
 from infra.kubelet.configuration.versions import VersionRules
 from infra.kubelet.pods import Container, Pod, ResourceList, aggregate, whole
 from infra.kubelet.quantity import parse_quantity
@@ -24,7 +25,7 @@ def pod_errors(pod: Pod, rules: VersionRules, *, pod_level: bool) -> list[str]:
     """Why the API server would refuse the pod, each with its path; empty for a valid pod."""
     errors: list[str] = []
     if not pod.name or len(pod.name) > 253 or not _DNS_SUBDOMAIN.fullmatch(pod.name):
-        errors.append(f"metadata.name: {pod.name!r} is no lowercase RFC 1123 subdomain; write it like my-pod-0")
+        errors.append(f"metadata.name: {shown(pod.name)} is no lowercase RFC 1123 subdomain; write it like my-pod-0")
     if not pod.containers:
         errors.append("spec.containers: Required value; a pod needs at least one container")
     names: set[str] = set()
@@ -32,7 +33,9 @@ def pod_errors(pod: Pod, rules: VersionRules, *, pod_level: bool) -> list[str]:
         for index, container in enumerate(containers):
             path = f"spec.{group}[{index}]"
             if container.name in names:
-                errors.append(f"{path}.name: Duplicate value {container.name!r}; give every container of the pod a name of its own")
+                errors.append(
+                    f"{path}.name: Duplicate value {shown(container.name)}; give every container of the pod a name of its own"
+                )
             names.add(container.name)
             errors += _container_errors(container, path)
     if pod_level and pod.pod_requests is not None and pod.pod_limits is not None:
@@ -46,9 +49,11 @@ def pod_errors(pod: Pod, rules: VersionRules, *, pod_level: bool) -> list[str]:
 def _container_errors(container: Container, path: str) -> list[str]:
     errors = []
     if len(container.name) > 63 or not _DNS_LABEL.fullmatch(container.name):
-        errors.append(f"{path}.name: {container.name!r} is no lowercase RFC 1123 label; write it like my-name")
+        errors.append(f"{path}.name: {shown(container.name)} is no lowercase RFC 1123 label; write it like my-name")
     if container.restart_policy is not None and container.restart_policy not in _RESTART_POLICIES:
-        errors.append(f"{path}.restartPolicy: Unsupported value {container.restart_policy!r}; supported: Always, Never, OnFailure")
+        errors.append(
+            f"{path}.restartPolicy: Unsupported value {shown(container.restart_policy)}; supported: Always, Never, OnFailure"
+        )
     return errors + _requirement_errors(container.requests, container.limits, f"{path}.resources", level=False)
 
 
@@ -98,7 +103,7 @@ def _requirement_errors(requests: ResourceList, limits: ResourceList, path: str,
 
 def _name_error(name: str, *, level: bool) -> str | None:
     if not is_qualified_name(name):
-        return f"{name!r} is no qualified name"
+        return f"{shown(name)} is no qualified name"
     if "/" not in name:
         if name not in _STANDARD and not name.startswith((HUGEPAGES_PREFIX, f"requests.{HUGEPAGES_PREFIX}")):
             return "must be a standard resource type or fully qualified"

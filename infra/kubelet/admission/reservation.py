@@ -6,7 +6,7 @@ import re
 import struct
 from collections.abc import Mapping
 
-from infra.diagnosis import did_you_mean
+from infra.diagnosis import did_you_mean, shown
 from infra.kubelet.admission.node_fit import NodeAllocatable
 from infra.kubelet.faults import KubeletRefuses
 from infra.kubelet.machine import Machine
@@ -42,7 +42,7 @@ def reserved_resources(reserved: Mapping[str, str], stage: str) -> dict[str, int
             nano = parse_quantity(text).nano
         except ValueError as error:
             raise KubeletRefuses(
-                stage, (f"{stage}.{name}: {text!r} is no quantity ({error}); write it like 500m or 1Gi",)
+                stage, (f"{stage}.{name}: {shown(text)} is no quantity ({error}); write it like 500m or 1Gi",)
             ) from None
         if nano < 0:
             raise KubeletRefuses(stage, (f"{stage}.{name}: {text} must not be negative",))
@@ -66,7 +66,7 @@ def eviction_memory(eviction_hard: Mapping[str, str], capacity_nano: int) -> int
 
 def _share(signal: str, text: str, capacity_nano: int) -> int:
     if not _PERCENTAGE.fullmatch(text):
-        raise _no_threshold(signal, f"{text!r} is no percentage; write it like 5%")
+        raise _no_threshold(signal, f"{shown(text)} is no percentage; write it like 5%")
     share = _float32(_float32(float(text.rstrip("%"))) / 100)
     if not 0 <= share <= 1:
         raise _no_threshold(signal, f"{text} must be between 0% and 100%")
@@ -77,7 +77,7 @@ def _amount(signal: str, text: str) -> int:
     try:
         nano = parse_quantity(text).nano
     except ValueError:
-        raise _no_threshold(signal, f"{text!r} is neither a quantity like 100Mi nor a percentage") from None
+        raise _no_threshold(signal, f"{shown(text)} is neither a quantity like 100Mi nor a percentage") from None
     if nano <= 0:
         raise _no_threshold(signal, f"{text} must be positive; to switch the threshold off write 0%")
     return nano

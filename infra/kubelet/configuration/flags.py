@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from infra.diagnosis import shown
 from infra.kubelet.configuration.fields import FIELDS
 
 # Flags that stand for no field of the configuration, with the syntax of their value.
@@ -92,14 +93,14 @@ def _boolean(text: str) -> bool:
         return True
     if text in ("0", "f", "F", "FALSE", "false", "False"):
         return False
-    raise ValueError(f"{text!r} must be true or false")
+    raise ValueError(f"{shown(text)} must be true or false")
 
 
 def _integer(text: str) -> int:
     try:
         return int(text, 0)
     except ValueError:
-        raise ValueError(f"{text!r} must be a whole number") from None
+        raise ValueError(f"{shown(text)} must be a whole number") from None
 
 
 def _items(text: str) -> list[str]:
@@ -111,7 +112,7 @@ def _pairs(text: str, sign: str = "=") -> list[tuple[str, str]]:
     for item in filter(None, text.split(",")):
         name, separator, value = item.partition(sign)
         if not separator:
-            raise ValueError(f"{item!r} must look like name{sign}value")
+            raise ValueError(f"{shown(item)} must look like name{sign}value")
         found.append((name.strip(), value.strip()))
     return found
 
@@ -119,7 +120,7 @@ def _pairs(text: str, sign: str = "=") -> list[tuple[str, str]]:
 def _pair(text: str) -> list[tuple[str, str]]:
     name, separator, value = text.partition("=")
     if not separator:
-        raise ValueError(f"{text!r} must look like name=value")
+        raise ValueError(f"{shown(text)} must look like name=value")
     return [(name.strip(), value.strip())]
 
 
@@ -132,11 +133,11 @@ def _memory(text: str) -> list[dict[str, Any]]:
     for reservation in text.split(";") if text else ():
         node, colon, limits = reservation.partition(":")
         if not colon or ":" in limits or not re.fullmatch(r"[+-]?\d+", node, re.ASCII):
-            raise ValueError(f"{reservation!r} must look like 0:memory=1Gi,hugepages-1Gi=2Gi")
+            raise ValueError(f"{shown(reservation)} must look like 0:memory=1Gi,hugepages-1Gi=2Gi")
         amounts = dict(_pairs(limits))
         for name in amounts:
             if name != "memory" and not name.startswith("hugepages-"):
-                raise ValueError(f"{name!r} is neither memory nor hugepages-<size>")
+                raise ValueError(f"{shown(name)} is neither memory nor hugepages-<size>")
         found.append({"numaNode": int(node), "limits": amounts})
     return found
 
@@ -147,7 +148,7 @@ def _taints(text: str) -> list[dict[str, str]]:
         named, colon, effect = item.partition(":")
         key, _, value = named.partition("=")
         if not colon or not key:
-            raise ValueError(f"{item!r} must look like key=value:NoSchedule")
+            raise ValueError(f"{shown(item)} must look like key=value:NoSchedule")
         found.append({"key": key, "value": value, "effect": effect})
     return found
 

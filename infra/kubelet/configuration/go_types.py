@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from infra.diagnosis import shown
 from infra.kubelet.quantity import ZERO, parse_json_quantity
 
 SECOND = 10**9
@@ -57,7 +58,7 @@ def parse_duration(text: str) -> int:
         total += int(fraction or "0") * _DURATION_UNITS[unit] // 10 ** len(fraction)
         end = part.end()
     if not body or end != len(body) or total >= 2**63:
-        raise ValueError(f"{text!r} is no duration; write it like 10s, 5m or 1h30m")
+        raise ValueError(f"{shown(text)} is no duration; write it like 10s, 5m or 1h30m")
     return -total if text.startswith("-") else total
 
 
@@ -66,7 +67,7 @@ def _string(value: Any, path: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise WrongType(f"{path}: {_json_name(value)} {value!r} where the kubelet takes a string; put it in quotes")
+        raise WrongType(f"{path}: {_json_name(value)} {shown(value)} where the kubelet takes a string; put it in quotes")
     return value
 
 
@@ -74,7 +75,7 @@ def _bool(value: Any, path: str) -> bool:
     if value is None:
         return False
     if not isinstance(value, bool):
-        raise WrongType(f"{path}: {value!r} where the kubelet takes true or false (no quotes)")
+        raise WrongType(f"{path}: {shown(value)} where the kubelet takes true or false (no quotes)")
     return value
 
 
@@ -87,7 +88,7 @@ def _integer(bits: int, *, signed: bool = True) -> Callable[[Any, str], int]:
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
             value = int(value)
         if type(value) is not int:
-            raise WrongType(f"{path}: {value!r} where the kubelet takes a whole number (no quotes)")
+            raise WrongType(f"{path}: {shown(value)} where the kubelet takes a whole number (no quotes)")
         if not lowest <= value <= highest:
             raise WrongType(f"{path}: {value} does not fit into {'' if signed else 'u'}int{bits} ({lowest} to {highest})")
         return value
@@ -97,13 +98,13 @@ def _integer(bits: int, *, signed: bool = True) -> Callable[[Any, str], int]:
 
 def _float(value: Any, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise WrongType(f"{path}: {value!r} where the kubelet takes a number")
+        raise WrongType(f"{path}: {shown(value)} where the kubelet takes a number")
     return float(value)
 
 
 def _duration(value: Any, path: str) -> int:
     if not isinstance(value, str):
-        raise WrongType(f"{path}: {value!r} where the kubelet takes a duration in quotes, like 10s")
+        raise WrongType(f"{path}: {shown(value)} where the kubelet takes a duration in quotes, like 10s")
     try:
         return parse_duration(value)
     except ValueError as error:
@@ -118,14 +119,14 @@ def _quantity(value: Any, path: str) -> Any:
     try:
         return parse_json_quantity(value)
     except ValueError as error:
-        raise WrongType(f"{path}: {value!r}: {error}") from None
+        raise WrongType(f"{path}: {shown(value)}: {error}") from None
 
 
 def _time(value: Any, path: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", value):
-        raise WrongType(f"{path}: {value!r} where the kubelet takes a time like 2026-01-31T12:00:00Z")
+        raise WrongType(f"{path}: {shown(value)} where the kubelet takes a time like 2026-01-31T12:00:00Z")
     return value
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from infra.diagnosis import did_you_mean
+from infra.diagnosis import did_you_mean, shown
 from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.fields import FIELDS, HEADER
 from infra.kubelet.configuration.flags import OTHER_FLAGS, FieldFlag, field_flag, field_flags
@@ -68,24 +68,37 @@ def effective_configuration(
         document = {name: value for name, value in given.items() if name in FIELDS}
         unknown = tuple(name for name in given if name not in FIELDS and name not in HEADER)
         _defaults_of_base(document, kubernetes_version)
-    applied: list[str] = []
-    skipped: list[str] = []
+    paths = sorted(drop_ins or (), key=lambda path: path.split("/"))
+    applied = [path for path in paths if path.endswith(DROP_IN_SUFFIX)]
+    skipped = [path for path in paths if not path.endswith(DROP_IN_SUFFIX)]
     if drop_ins is not None:
-        document = _as_marshalled(document)
-        for path in sorted(drop_ins, key=lambda path: path.split("/")):
-            if not path.endswith(DROP_IN_SUFFIX):
-                skipped.append(path)
-                continue
-            document = merge_patch(document, _drop_in(drop_ins[path], path))
-            applied.append(path)
-        document = _unmarshal(document)
-        document.setdefault("evictionHard", {})
+        document = _with_drop_ins(document, [_drop_in(drop_ins[path], path) for path in applied])
     document.pop("mergeDefaultEvictionSettings", None)
     if document.get("evictionHard") is None:
         document["evictionHard"] = {}
     _apply_flags(document, flags)
     load(document, kubernetes_version=kubernetes_version)
     return EffectiveConfiguration(document, tuple(applied), tuple(skipped), unknown)
+
+
+def merged(base: Mapping[str, Any], drop_in: Mapping[str, Any], *, kubernetes_version: str) -> dict[str, Any]:
+    """A base configuration and one drop-in, both as documents with or without apiVersion and kind, as one KubeletConfiguration that means the same.
+
+    KubeletRefuses where the kubelet could not load the base; what it refuses of the result is for its caller to find.
+    """
+    document = {name: value for name, value in base.items() if name in FIELDS}
+    _defaults_of_base(document, kubernetes_version)
+    return _with_drop_ins(document, (drop_in,))
+
+
+def _with_drop_ins(document: dict[str, Any], drop_ins: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """A base with its defaults, and drop-ins over it in order."""
+    found = _as_marshalled(document)
+    for drop_in in drop_ins:
+        found = merge_patch(found, drop_in)
+    found = _unmarshal(found)
+    found.setdefault("evictionHard", {})
+    return found
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -181,7 +194,7 @@ def _apply_flags(document: dict[str, Any], flags: Sequence[str]) -> None:
     while waiting:
         word = waiting.pop(0)
         if not re.match(r"--?[A-Za-z]", word):
-            raise KubeletRefuses("flags", (f"{word!r} is no flag; the kubelet takes no other arguments",))
+            raise KubeletRefuses("flags", (f"{shown(word)} is no flag; the kubelet takes no other arguments",))
         name, equals, value = word.lstrip("-").partition("=")
         name = name.replace("_", "-")
         flag = field_flag(name)

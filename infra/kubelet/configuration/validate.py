@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from infra.diagnosis import did_you_mean
+from infra.diagnosis import did_you_mean, shown
 from infra.kubelet.configuration.decode import Configuration
 from infra.kubelet.configuration.fields import FIELDS
 from infra.kubelet.configuration.go_types import SECOND
@@ -84,12 +84,12 @@ def _sysctls(c: Configuration) -> Iterator[str]:
     for name in sysctls:
         normal = _normal_sysctl(name)
         if len(name) > 253 or not _SYSCTL.fullmatch(name):
-            yield f"defaultPodSysctls: {name!r} is no sysctl name"
+            yield f"defaultPodSysctls: {shown(name)} is no sysctl name"
             continue
         if not normal.startswith(_NAMESPACED_SYSCTLS):
-            yield f"defaultPodSysctls: {name!r} is not known to be namespaced; set it on the node instead"
+            yield f"defaultPodSysctls: {shown(name)} is not known to be namespaced; set it on the node instead"
         if normal in seen:
-            yield f"defaultPodSysctls: {normal!r} stands there twice"
+            yield f"defaultPodSysctls: {shown(normal)} stands there twice"
         seen.add(normal)
 
 
@@ -132,7 +132,7 @@ def _image_patterns(patterns: Iterable[str]) -> Iterator[str]:
         wildcard = trimmed != pattern
         tagged = not wildcard and ("@" in trimmed or ":" in name)
         if pattern != pattern.strip() or not trimmed or "*" in trimmed or tagged or (wildcard and len(trimmed) == 1):
-            yield f"preloadedImagesVerificationAllowlist: {pattern!r} is no image without tag, nor a prefix that ends in /*"
+            yield f"preloadedImagesVerificationAllowlist: {shown(pattern)} is no image without tag, nor a prefix that ends in /*"
             return
 
 
@@ -140,9 +140,9 @@ def _taints(c: Configuration) -> Iterator[str]:
     for index, taint in enumerate(c["registerWithTaints"] or ()):
         path = f"registerWithTaints[{index}]"
         if not is_qualified_name(taint["key"]):
-            yield f"{path}.key: {taint['key']!r} is no taint key; write it like nvidia.com/gpu"
+            yield f"{path}.key: {shown(taint['key'])} is no taint key; write it like nvidia.com/gpu"
         elif len(taint["value"]) > 63 or not _LABEL_VALUE.fullmatch(taint["value"]):
-            yield f"{path}.value: {taint['value']!r} is no taint value"
+            yield f"{path}.value: {shown(taint['value'])} is no taint value"
         elif taint["effect"] and taint["effect"] not in _TAINT_EFFECTS:
             yield one_of(f"{path}.effect", taint["effect"], _TAINT_EFFECTS)
         if taint["timeAdded"] is not None:
@@ -161,7 +161,7 @@ def _spelling(c: Configuration, name: str) -> Iterator[str]:
 
 def one_of(path: str, value: object, allowed: Iterable[str]) -> str:
     """What is wrong with a value that is none of `allowed`."""
-    return f"{path}: {value!r} must be one of {', '.join(allowed)}.{did_you_mean(str(value), allowed)}"
+    return f"{path}: {shown(value)} must be one of {', '.join(allowed)}.{did_you_mean(value, allowed)}"
 
 
 def _shutdown(c: Configuration) -> Iterator[str]:
@@ -207,7 +207,7 @@ def _node_allocatable(c: Configuration) -> Iterator[str]:
     seen: set[str] = set()
     for value in enforced:
         if value in seen:
-            yield f"enforceNodeAllocatable: {value!r} stands there twice"
+            yield f"enforceNodeAllocatable: {shown(value)} stands there twice"
             continue
         seen.add(value)
         if value not in FIELDS["enforceNodeAllocatable"].values:
@@ -243,12 +243,12 @@ def parse_cpu_set(text: str) -> int:
     for part in text.split(",") if text else ():
         bounds = part.split("-", 1)
         if not all(re.fullmatch(r"[+-]?\d{1,18}", bound, re.ASCII) for bound in bounds):
-            raise ValueError(f"{text!r} is no CPU list; write it like 0-1,112-113, without spaces")
+            raise ValueError(f"{shown(text)} is no CPU list; write it like 0-1,112-113, without spaces")
         first, last = int(bounds[0]), int(bounds[-1])
         if first > last:
-            raise ValueError(f"{part!r} runs backwards ({first} > {last})")
+            raise ValueError(f"{shown(part)} runs backwards ({first} > {last})")
         if last >= 2**20:
-            raise ValueError(f"{part!r} names CPU {last}; no machine has so many")
+            raise ValueError(f"{shown(part)} names CPU {last}; no machine has so many")
         cpus |= ((1 << (last - first + 1)) - 1) << first if first >= 0 else 0
     return cpus
 
@@ -278,9 +278,9 @@ def _user_namespaces(c: Configuration) -> Iterator[str]:
 
 
 def _logging_and_tracing(c: Configuration) -> Iterator[str]:
-    shown = c["showHiddenMetricsForVersion"]
-    if shown and shown != c.rules.previous:
-        yield f"showHiddenMetricsForVersion: {shown!r} must be the version before the kubelet's own, {c.rules.previous}"
+    version = c["showHiddenMetricsForVersion"]
+    if version and version != c.rules.previous:
+        yield f"showHiddenMetricsForVersion: {shown(version)} must be the version before the kubelet's own, {c.rules.previous}"
     logging = c["logging"]
     if logging["flushFrequency"] <= 0:
         yield "logging.flushFrequency: must be greater than zero"
@@ -295,7 +295,7 @@ def _logging_and_tracing(c: Configuration) -> Iterator[str]:
         yield "logging.vmodule: only works with format text"
     for index, item in enumerate(logging["vmodule"] or ()):
         if not item["filePattern"] or re.search("[=,]", item["filePattern"]):
-            yield f"logging.vmodule[{index}].filePattern: {item['filePattern']!r} must be a pattern without = and ,"
+            yield f"logging.vmodule[{index}].filePattern: {shown(item['filePattern'])} must be a pattern without = and ,"
     for kind, options in logging["options"].items():
         if (options["splitStream"] or options["infoBufferSize"].value) and not c.gates["LoggingAlphaOptions"]:
             yield f"logging.options.{kind}: needs the feature gate LoggingAlphaOptions"
@@ -319,7 +319,7 @@ def _endpoint(endpoint: str) -> Iterator[str]:
     except ValueError:
         bad = True
     if bad:
-        yield f"tracing.endpoint: {endpoint!r} must be host:port or a dns, unix or unix-abstract address"
+        yield f"tracing.endpoint: {shown(endpoint)} must be host:port or a dns, unix or unix-abstract address"
 
 
 def _memory_qos(c: Configuration) -> Iterator[str]:
@@ -345,9 +345,9 @@ def _logs(c: Configuration) -> Iterator[str]:
         # The kubelet resolves a relative path against the folder of its configuration file.
         directory = f"/{directory}"
     if not directory.isascii():
-        yield f"podLogsDir: {directory!r} must be ASCII"
+        yield f"podLogsDir: {shown(directory)} must be ASCII"
     elif c["podLogsDir"].startswith("/") and _clean(directory) != directory:
-        yield f"podLogsDir: {directory!r} must be normalized; write {_clean(directory)}"
+        yield f"podLogsDir: {shown(directory)} must be normalized; write {_clean(directory)}"
 
 
 def _clean(path: str) -> str:

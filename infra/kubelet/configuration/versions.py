@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from infra.diagnosis import shown
 from infra.errors import ConfigError
 from infra.kubelet.configuration.fields import FIELDS, STABLE, Field
 
@@ -67,7 +68,7 @@ def rules_of(kubernetes_version: str) -> VersionRules:
         raise ConfigError.one(
             "UnsupportedVersion",
             "kubernetesVersion",
-            f"{kubernetes_version!r} is not supported; use one of {', '.join(SUPPORTED)}.",
+            f"{shown(kubernetes_version)} is not supported; use one of {', '.join(SUPPORTED)}.",
         )
     number = parse_version(version)
     return VersionRules(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 
 LARGEST_VALUE = 10**9
 LARGEST_LAYER_COUNT = 4096
@@ -50,7 +50,7 @@ class ConfigFields:
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
-                self.problem(name, f"is {value!r}; a whole number, as in config.json, is expected.")
+                self.problem(name, f"is {shown(value)}; a whole number, as in config.json, is expected.")
                 return default
             if not minimum <= value <= maximum:
                 self.problem(name, f"is {value}; a number from {minimum} to {maximum} is expected.")
@@ -73,7 +73,7 @@ class ConfigFields:
             if isinstance(value, bool):
                 return value
             if value is not None:
-                self.problem(name, f"is {value!r}; true or false is expected.")
+                self.problem(name, f"is {shown(value)}; true or false is expected.")
                 return default
         return default
 
@@ -81,7 +81,7 @@ class ConfigFields:
         value = self.values.get(name)
         if value is None or (isinstance(value, Sequence) and not isinstance(value, str)):
             return value
-        self.problem(name, f"is {value!r}; a list is expected.")
+        self.problem(name, f"is {shown(value)}; a list is expected.")
         return None
 
     def mapping(self, *names: str) -> Mapping[str, Any] | None:
@@ -90,5 +90,5 @@ class ConfigFields:
             if isinstance(value, Mapping):
                 return value
             if value is not None:
-                self.problem(name, f"is {value!r}; a map is expected.")
+                self.problem(name, f"is {shown(value)}; a map is expected.")
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infra.diagnosis import shown
 from infra.plan.architecture.fields import ConfigFields
 from infra.plan.architecture.types import AttentionKind, LatentAttention, LinearAttention, MixtureOfExperts
 
@@ -98,7 +99,7 @@ def layer_kinds(
 def _named_kinds(text: ConfigFields, types: list[str], layers: int) -> tuple[AttentionKind, ...]:
     unknown = sorted(set(types) - set(_KIND_OF_LAYER_TYPE))
     if unknown:
-        text.problem("layer_types", f"names the kind {unknown[0]!r}; known are {', '.join(_KIND_OF_LAYER_TYPE)}.")
+        text.problem("layer_types", f"names the kind {shown(unknown[0])}; known are {', '.join(_KIND_OF_LAYER_TYPE)}.")
     elif len(types) != layers:
         text.problem("layer_types", f"has {len(types)} entries, but num_hidden_layers is {layers}.")
     else:

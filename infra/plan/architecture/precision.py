@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infra.diagnosis import Diagnosis
+from infra.catalog.load import engine_facts
+from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError
 from infra.plan.architecture.quantization import DTYPE_BYTES, Quantization, quantization_named
 from infra.plan.architecture.types import Architecture
@@ -15,14 +16,16 @@ def resolve_quantization(architecture: Architecture, name: str | None) -> Quanti
     if name is None:
         return own
     if own is not None:
-        if _same_method(own.method, name):
+        accepted = engine_facts().quantization_overrides.get(own.method, (own.method,))
+        if name.lower() in accepted:
             return own
         raise ConfigError(
             [
                 Diagnosis(
                     path="quantization",
                     code="QuantizationMismatch",
-                    message=f"is {name}, but {architecture.name} is a checkpoint quantised by {own.method}; leave quantization out.",
+                    message=f"is {name}, but {architecture.name} is a checkpoint quantised by {own.method}, and vLLM refuses any other method than"
+                    f" {', '.join(accepted)} for it; leave quantization out.",
                 )
             ]
         )
@@ -30,16 +33,6 @@ def resolve_quantization(architecture: Architecture, name: str | None) -> Quanti
         return quantization_named(name)
     except ValueError as error:
         raise ConfigError([Diagnosis(path="quantization", code="UnknownQuantization", message=f"{error}.")]) from None
-
-
-def _same_method(own: str, name: str) -> bool:
-    families = (
-        {"awq", "awq_marlin", "auto_awq"},
-        {"gptq", "gptq_marlin", "auto_gptq"},
-        {"mxfp4", "gpt_oss_mxfp4"},
-        {"modelopt_fp4", "nvfp4"},
-    )
-    return own == name.lower() or any(own in family and name.lower() in family for family in families)
 
 
 def resolve_dtype(architecture: Architecture, name: str | None) -> str:
@@ -50,7 +43,9 @@ def resolve_dtype(architecture: Architecture, name: str | None) -> str:
         raise ConfigError(
             [
                 Diagnosis(
-                    path="dtype", code="UnknownDtype", message=f"is {name!r}; one of auto, {', '.join(DTYPE_BYTES)} is expected."
+                    path="dtype",
+                    code="UnknownDtype",
+                    message=f"is {shown(name)}; one of auto, {', '.join(DTYPE_BYTES)} is expected.",
                 )
             ]
         )

@@ -10,7 +10,7 @@ from itertools import accumulate
 from math import ceil
 from typing import Literal
 
-from infra.diagnosis import did_you_mean
+from infra.diagnosis import did_you_mean, shown
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 
@@ -135,4 +135,4 @@ def quantization_named(name: str) -> Quantization | None:
         raise ValueError(
             f"{name} needs a checkpoint that is quantised so (quantization_config in its config.json); name that model instead"
         )
-    raise ValueError(f"{name!r} is no quantisation of vLLM 0.33.{did_you_mean(name, [*_ONLINE, *NEEDS_QUANTIZED_CHECKPOINT])}")
+    raise ValueError(f"{shown(name)} is no quantisation of vLLM 0.33.{did_you_mean(name, [*_ONLINE, *NEEDS_QUANTIZED_CHECKPOINT])}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.plan.architecture.quantization import Quantization
 
 
@@ -70,7 +70,7 @@ def quantization_from_config(raw: Mapping[str, Any], path: str, problems: list[D
                     Diagnosis(
                         path=f"{path}.quant_method",
                         code="UnknownQuantization",
-                        message=f"{method!r} is not known here; its bytes a weight cannot be told."
+                        message=f"{shown(method)} is not known here; its bytes a weight cannot be told."
                         f"{did_you_mean(method, known) or ' Known: ' + ', '.join(known) + '.'}",
                     )
                 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.catalog.load import classes_without_pipeline_parallel
 from infra.catalog.types import Model
-from infra.diagnosis import Diagnosis
+from infra.diagnosis import Diagnosis, shown
 from infra.errors import ConfigError
 from infra.plan.architecture.attention_variants import latent_attention, linear_attention, state_dtype_bytes, state_space
 from infra.plan.architecture.families import (
@@ -47,7 +47,7 @@ def from_config_json(
     problems: list[Diagnosis] = []
     if not isinstance(raw, Mapping):
         raise ConfigError(
-            [Diagnosis(path=path, code="InvalidValue", message=f"is {raw!r}; a map with config.json's fields is expected.")]
+            [Diagnosis(path=path, code="InvalidValue", message=f"is {shown(raw)}; a map with config.json's fields is expected.")]
         )
     top = ConfigFields(raw, path, problems)
     nested = next(
@@ -147,7 +147,7 @@ def _read(
             Diagnosis(
                 path=top.at("torch_dtype"),
                 code="InvalidValue",
-                message=f"is {dtype!r}; one of {', '.join(DTYPE_BYTES)} is expected.",
+                message=f"is {shown(dtype)}; one of {', '.join(DTYPE_BYTES)} is expected.",
             )
         )
         dtype = "bfloat16"

@@ -11,7 +11,7 @@ from infra.plan.architecture.precision import resolve_dtype
 from infra.plan.architecture.types import Architecture
 from infra.plan.memory.activation import profile_tokens
 from infra.plan.memory.block_size import default_block_size
-from infra.plan.memory.checks import cache_check, fixed_cache_check, free_memory_check, state_check, warm_up_check
+from infra.plan.memory.checks import HIGHEST_PROMISED, cache_check, fixed_cache_check, free_memory_check, state_check, warm_up_check
 from infra.plan.memory.kv_cache import KvCacheSpec, KvCapacity, in_flight_tokens
 from infra.plan.memory.kv_layout import kv_cache_spec
 from infra.plan.memory.options import ENGINE_DEFAULTS, EngineOptions, ProfileRun
@@ -73,7 +73,7 @@ def estimate_memory(
     checks = [cache_check(cache, length, in_flight, stages)]
     if options.kv_cache_memory_bytes is not None:
         checks.append(fixed_cache_check(engine, accelerator, options.kv_cache_memory_bytes, stages))
-    elif engine.engine == "V1":
+    elif engine.engine == "V1" or utilization > HIGHEST_PROMISED:
         checks.append(free_memory_check(engine, accelerator, utilization, sizes.gpus))
     if not options.enforce_eager:
         if engine.warm_up_outside_budget:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
 from infra.plan.architecture.partition import kv_heads_per_rank
 from infra.plan.architecture.precision import resolve_dtype
@@ -61,7 +61,7 @@ def _element_bytes(dtype: str) -> float:
             Diagnosis(
                 path="kvCacheDtype",
                 code="UnknownKvCacheDtype",
-                message=f"is {dtype!r}; the size of its entries is not known here.{did_you_mean(dtype, known)} Known: {', '.join(known)}.",
+                message=f"is {shown(dtype)}; the size of its entries is not known here.{did_you_mean(dtype, known)} Known: {', '.join(known)}.",
             )
         ]
     )

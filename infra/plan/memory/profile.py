@@ -3,7 +3,6 @@ buffers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from infra.catalog.engine_releases import Version, version_key
 from infra.catalog.entries import DATA, Fact, document_of
 from infra.catalog.reading import read_whole
 from infra.catalog.types import Accelerator, Vendor
 from infra.config.base import NonNegativeInt, PositiveInt, Texts, Utilization
-from infra.diagnosis import Diagnosis
-from infra.errors import ConfigError
+from infra.diagnosis import shown
 from infra.plan.memory.span import Span
 from infra.units import GIB
 
@@ -27,7 +26,7 @@ REFERENCE_CAPTURE_SIZES = 51  # those up to 512
 def _span(value: Any) -> Any:
     numbers = [float(v) for v in value if isinstance(v, int | float)] if isinstance(value, list) else []
     if len(numbers) != 3 or sorted(numbers) != numbers:
-        raise ValueError(f"is {value!r}; [low, expected, high] in rising order is expected")
+        raise ValueError(f"is {shown(value)}; [low, expected, high] in rising order is expected")
     return Span(low=numbers[0], expected=numbers[1], high=numbers[2])
 
 
@@ -48,6 +47,7 @@ class BatchSize(Fact):
     """max_num_batched_tokens and max_num_seqs that vLLM's OpenAI server takes on a device when none are given."""
 
     min_device_gib: float
+    only_devices: Texts = ()
     except_devices: Texts = ()
     max_num_batched_tokens: PositiveInt
     max_num_seqs: PositiveInt
@@ -178,7 +178,9 @@ class EngineMemory:
         return next(
             size
             for size in self.batch_sizes
-            if device_gib >= size.min_device_gib and not any(word in name for word in size.except_devices)
+            if device_gib >= size.min_device_gib
+            and not any(word in name for word in size.except_devices)
+            and (not size.only_devices or any(word in name for word in size.only_devices))
         )
 
     def expert_kernels_on(self, accelerator: Accelerator) -> str:
@@ -201,20 +203,6 @@ class EngineMemory:
         return (buffers.single if ranks == 1 else buffers.linked if linked else buffers.unlinked).scaled(GIB)
 
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
-
-
-def version_key(version: str) -> tuple[int, int, int]:
-    """(major, minor, patch) of a vLLM version such as 0.33.0, v0.10.1.1 or 0.14.0rc2.dev348; ConfigError where it is none."""
-    match = _VERSION.match(version.strip())
-    if match is None:
-        raise ConfigError(
-            [Diagnosis(path="vllmVersion", code="InvalidValue", message=f"{version!r} is no vLLM version; write it like 0.33.0.")]
-        )
-    major, minor, patch = match.groups(default="0")
-    return int(major), int(minor), int(patch)
-
-
 @lru_cache(maxsize=64)
 def engine_memory(version: str | None = None) -> EngineMemory:
     """What this version of vLLM does with memory; None is the newest that is known. A newer one is taken to do as the newest
@@ -227,17 +215,32 @@ def engine_memory(version: str | None = None) -> EngineMemory:
     return known[-1] if known else releases[0][1]
 
 
+def known_eras(oldest: str = "0.0.0") -> tuple[str, ...]:
+    """Ranges of versions whose memory is known, oldest first: `0.8.0-0.11.2`; from `oldest` on."""
+    eras = []
+    for _, engine in _releases():
+        if version_key(engine.version) >= version_key(oldest):
+            eras.append(f"{max(engine.since, oldest, key=version_key)}-{engine.version}")
+    return tuple(eras)
+
+
+def is_known_era(version: str) -> bool:
+    """True between the oldest and the newest version whose memory is known."""
+    releases = _releases()
+    return releases[0][0] <= version_key(version) <= version_key(releases[-1][1].version)
+
+
 def measured_error() -> MeasuredError:
     """How far the estimate was off where starts were logged."""
     return _contents()[1]
 
 
-def _releases() -> tuple[tuple[tuple[int, int, int], EngineMemory], ...]:
+def _releases() -> tuple[tuple[Version, EngineMemory], ...]:
     return _contents()[0]
 
 
 @lru_cache(maxsize=1)
-def _contents() -> tuple[tuple[tuple[tuple[int, int, int], EngineMemory], ...], MeasuredError]:
+def _contents() -> tuple[tuple[tuple[Version, EngineMemory], ...], MeasuredError]:
     path = DATA / "vllm_memory.yaml"
     # `batchSizes` at the top only holds the anchors that the releases refer to
     document = {key: value for key, value in document_of(path).items() if key != "batchSizes"}

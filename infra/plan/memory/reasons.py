@@ -58,12 +58,12 @@ def _parts(estimate: MemoryEstimate) -> tuple[str, ...]:
     ]
     if engine.graphs_in_budget:
         sentences.append(
-            f"graphs {gib(stage.graphs.expected)}: vLLM {engine.version} takes its estimate off the budget."
+            f"graphs {gib(stage.graphs.expected)}: vLLM {estimate.vllm_version} takes its estimate off the budget."
             if stage.graphs.expected
             else "graphs 0 GiB: enforce_eager captures none."
         )
     else:
-        sentences.append(f"graphs are not in the budget of vLLM {engine.version}; they take memory beside it.")
+        sentences.append(f"graphs are not in the budget of vLLM {estimate.vllm_version}; they take memory beside it.")
     return tuple(sentences)
 
 

@@ -85,6 +85,11 @@ class MemoryEstimate:
         return "marginal" if all(check.holds_high for check in self.checks) else "refused"
 
     @property
+    def vllm_version(self) -> str:
+        """The version that was asked for; where none was, the newest that is known."""
+        return (self.options.vllm_version or self.engine.version).strip().removeprefix("v")
+
+    @property
     def fits(self) -> bool:
         return self.verdict == "fits"
 

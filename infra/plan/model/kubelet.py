@@ -6,10 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import field as dataclass_field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from infra.kubelet.configuration.decode import load
+from infra.kubelet.configuration.drop_in import drop_in_of
+from infra.kubelet.configuration.merge import merged
 from infra.kubelet.configuration.versions import NEWEST
 from infra.kubelet.managers.topology import RESTRICTED, SINGLE_NUMA_NODE
 from infra.units import parse_bytes
@@ -17,13 +20,27 @@ from infra.units import parse_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class KubeletPlan:
-    """`fields` are those of KubeletConfiguration that are given (camelCase, values as in YAML); all others have the kubelet's defaults."""
+    """`fields` are those of KubeletConfiguration that are given (camelCase, values as in YAML); all others are as in `base`, or the kubelet's defaults.
+
+    `base` is what the nodes' own configuration file is known to say.
+    """
 
     fields: Mapping[str, Any]
+    base: Mapping[str, Any] = dataclass_field(default_factory=dict)
+
+    @cached_property
+    def drop_in(self) -> Mapping[str, Any]:
+        """The fields as the drop-in that is written to the nodes: completed so that no base file can contradict them."""
+        return drop_in_of(self.fields)
+
+    @cached_property
+    def effective(self) -> Mapping[str, Any]:
+        """What a kubelet of these nodes runs: base and drop-in as it merges them."""
+        return merged(self.base, self.drop_in, kubernetes_version=NEWEST) if self.base else self.fields
 
     def value_of(self, name: str) -> Any:
-        """What holds in the kubelet: the field as it is given, or the default. A map that is given is not completed."""
-        value = self.fields.get(name)
+        """What holds in the kubelet: the field as it is given or as the base has it, or the default. A map that is given is not completed."""
+        value = self.effective.get(name)
         return default_of(name) if value is None else value
 
     @property
@@ -74,7 +91,7 @@ class KubeletPlan:
 
     @property
     def config_hash(self) -> str:
-        """Twelve hexadecimal digits that change exactly when the fields do; a node label's value."""
+        """Twelve hexadecimal digits that change exactly when the fields do; a node label's value. How a drop-in keeps a base off them does not count."""
         canonical = json.dumps(self.fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 

@@ -76,6 +76,7 @@ class EnginePlan:
     args: Mapping[str, Any]  # further vLLM flags without dashes, the user's and those that the plan adds
     env: Mapping[str, str]
     storage: StoragePlan
+    credentials_secret: str | None = None  # a Secret that exists, with api-key and hub-token or one of them; None: the stack's own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
+from infra.offers import LEFT_OUT, Offer, more_nodes
 from infra.plan.architecture.types import Architecture
 from infra.plan.parallelism.candidates import candidate_sizes, tiers
 from infra.plan.parallelism.machine_rules import size_refusal
@@ -40,6 +42,7 @@ class Rejected:
     size: Size
     rule: str
     reason: str
+    refusal: Refusal | None = None  # None: memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +121,7 @@ def choose(
         for size in tier:
             problem = search.refusal(size)
             if problem is not None:
-                rejected.append(Rejected(size=size, rule=problem.rule, reason=problem.message))
+                rejected.append(Rejected(size=size, rule=problem.rule, reason=problem.sentence, refusal=problem))
                 continue
             verdict = fits(size.parallel)
             if verdict.fits:
@@ -209,43 +212,75 @@ def _check_constraints(architecture: Architecture, constraints: SizeConstraints,
 
 
 def _problem(path: str, field: str, refusal: Refusal, value: object) -> Diagnosis:
-    return Diagnosis(
-        path=f"{path}.{field}" if path else field, code=refusal.rule, message=f"{value} does not work: {refusal.message}"
-    )
+    return refusal.at(f"{path}.{field}" if path else field, prefix=f"{value} does not work: ")
 
 
 def _nothing_fits(search: _Search, rejected: list[Rejected], refused: list[tuple[Size, MemoryVerdict]]) -> Diagnosis:
     """One sentence: what was closest, and what would do."""
-    shape, nodes, path = search.machines.shape, search.machines.nodes, search.path
     if not refused:
-        fixed = search.constraints.tensor_parallel_size is not None
-        first = min(rejected, key=lambda item: item.size.gpus, default=None)
-        if first is None:
-            return Diagnosis(
-                path=f"{path}.pipelineParallelSize" if path else "pipelineParallelSize",
-                code="NoArrangement",
-                message=f"no split into equal pods exists on machines of {shape.id} ({shape.gpus} GPUs). Use a pipelineParallelSize that fills machines.",
-            )
-        field = "tensorParallelSize" if fixed else "pipelineParallelSize" if search.constraints.pipeline_parallel_size else ""
-        return Diagnosis(path=f"{path}.{field}".strip("."), code=first.rule, message=first.reason)
+        return _all_refused(search, rejected)
+    shape, nodes, path = search.machines.shape, search.machines.nodes, search.path
     size, verdict = max(
         refused,
         key=lambda item: (item[1].largest_max_model_len, item[1].concurrency, item[0].gpus, item[0].tensor_parallel_size),
     )
     message = f"{search.architecture.name} does not fit {nodes} machine{'s' if nodes > 1 else ''} of {shape.id} ({shape.gpus} x {search.machines.accelerator.driver_name}): "
-    message += f"with {size}, {verdict.reason.rstrip('.')}."
-    ways = []
-    if verdict.largest_max_model_len > 0:
-        ways.append(f"maxModelLen {verdict.largest_max_model_len} or less")
+    message += f"with {size}, {verdict.reason.rstrip('.')}"
+    quantised = search.architecture.quantization is None and search.constraints.quantization is None
+    return Diagnosis(
+        path=path,
+        code="DoesNotFit",
+        message=message,
+        offers=tuple(_that_fit(search, verdict)),
+        remedy="A quantised checkpoint takes less." if quantised else "",
+    )
+
+
+def _that_fit(search: _Search, closest: MemoryVerdict) -> Iterator[Offer]:
+    """A shorter context, and the size with the fewest GPUs that fits."""
+    if closest.largest_max_model_len > 0:
+        yield Offer.of(f"use maxModelLen {closest.largest_max_model_len}", ("model.maxModelLen", closest.largest_max_model_len))
     larger = _smallest_that_fits(search)
-    if larger is not None:
-        ways.append(
-            f"{larger} on {larger.gpus} GPUs ({larger.pods_per_replica} machine{'s' if larger.pods_per_replica > 1 else ''})"
+    if larger is None:
+        return
+    machines, there = larger.pods_per_replica * search.constraints.replicas, search.machines.nodes
+    changes = [
+        ("model.tensorParallelSize", larger.tensor_parallel_size),
+        ("model.pipelineParallelSize", larger.pipeline_parallel_size),
+        ("model.dataParallelSize", LEFT_OUT),
+        ("model.enableExpertParallel", larger.expert_parallel),
+    ]
+    words = f"use {larger} on {larger.gpus} GPUs ({machines} machine{'s' if machines > 1 else ''})"
+    if machines <= there:
+        yield Offer.of(words, *changes, kind="size")
+    else:
+        yield Offer.of(words, *changes, *((change.path, change.value) for change in more_nodes(machines).changes), kind="size")
+
+
+def _all_refused(search: _Search, rejected: list[Rejected]) -> Diagnosis:
+    """No size came as far as memory: the rule that the smallest breaks."""
+    path, shape, constraints = search.path, search.machines.shape, search.constraints
+    first = min(rejected, key=lambda item: item.size.gpus, default=None)
+    if first is None or first.refusal is None:
+        return Diagnosis(
+            path=f"{path}.pipelineParallelSize" if path else "pipelineParallelSize",
+            code="NoArrangement",
+            message=f"no split into equal pods exists on machines of {shape.id} ({shape.gpus} GPUs)",
+            offers=tuple(_that_arrange(search)),
         )
-    if search.architecture.quantization is None and search.constraints.quantization is None:
-        ways.append("a quantised checkpoint")
-    message += f" What would do: {'; or '.join(ways)}." if ways else ""
-    return Diagnosis(path=path, code="DoesNotFit", message=message)
+    fixed = "tensorParallelSize" if constraints.tensor_parallel_size is not None else ""
+    field = first.refusal.field or fixed or ("pipelineParallelSize" if constraints.pipeline_parallel_size else "")
+    return first.refusal.at(f"{path}.{field}".strip("."))
+
+
+def _that_arrange(search: _Search) -> Iterator[Offer]:
+    """Pipeline parallel sizes near the asked one with which equal pods exist."""
+    asked, constraints = search.constraints.pipeline_parallel_size or 1, search.constraints
+    tensor, data = constraints.tensor_parallel_size or 1, constraints.data_parallel_size or 1
+    near = sorted(range(1, 2 * asked + LARGEST_POD_COUNT), key=lambda stages: (abs(stages - asked), stages))
+    for stages in near[1 : 2 * LARGEST_POD_COUNT]:
+        if arrange(tensor, stages, data, False, search.machines.shape.gpus) is not None:
+            yield Offer.of(f"use {stages}", ("model.pipelineParallelSize", stages), kind="stages")
 
 
 def _smallest_that_fits(search: _Search) -> Size | None:

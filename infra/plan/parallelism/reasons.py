@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from infra.catalog.load import engine_facts
 from infra.diagnosis import Diagnosis
+from infra.offers import Offer
 from infra.plan.architecture.types import Architecture
 from infra.plan.parallelism.rank import COMFORTABLE_TOKENS, MemoryVerdict, Objective, RankedSize
 from infra.plan.parallelism.rules import quantization_warning
@@ -66,32 +67,27 @@ def choice_warnings(
 ) -> tuple[Diagnosis, ...]:
     """What to watch with a size; `path` is the model's place in the stack file."""
     shape, tensor = machines.shape, size.tensor_parallel_size
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, str, tuple[Offer, ...]]] = []
     padded = quantization_warning(architecture, tensor, vendor=machines.accelerator.vendor, quantization=constraints.quantization)
     if padded is not None and not size.expert_parallel:
-        found.append(("PaddedExperts", padded))
+        found.append(("PaddedExperts", padded, ()))
     if tensor > 2 and group.link in ("pcie", "cross-socket"):
-        found.append(
-            (
-                "PcieTensorParallel",
-                f"{tensor} GPUs exchange over PCIe: vLLM turns its custom all-reduce off for more than 2 GPUs without NVLink or xGMI. "
-                f"pipelineParallelSize {tensor} with tensorParallelSize 1 is usually faster there",
-            )
+        stages = tensor * size.pipeline_parallel_size
+        words = f"use pipelineParallelSize {stages} with tensorParallelSize 1, which is usually faster there"
+        changes = (("model.tensorParallelSize", 1), ("model.pipelineParallelSize", stages))
+        message = (
+            f"{tensor} GPUs exchange over PCIe: vLLM turns its custom all-reduce off for more than 2 GPUs without NVLink or xGMI"
         )
+        found.append(("PcieTensorParallel", message, (Offer.of(words, *changes),)))
     if tensor > 1 and group.link == "cross-socket":
         largest = max(shape.gpus_per_numa_node or (1,))
-        found.append(
-            ("CrossSocketTensorParallel", f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.id} holds {largest}")
-        )
+        message = f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.id} holds {largest}"
+        found.append(("CrossSocketTensorParallel", message, ()))
     if tensor > 1 and group.link == "unknown":
-        found.append(
-            (
-                "LinksUnknown",
-                f"{tensor} GPUs: the catalog does not know which of {shape.id} are linked; say it inline with linkDomains",
-            )
-        )
+        message = f"{tensor} GPUs: the catalog does not know which of {shape.id} are linked; say it inline with linkDomains"
+        found.append(("LinksUnknown", message, ()))
     where = f"{path}.tensorParallelSize" if path else "tensorParallelSize"
-    warnings = [Diagnosis.warning(path=where, code=code, message=message) for code, message in found]
+    warnings = [Diagnosis.warning(path=where, code=code, message=message, offers=offers) for code, message, offers in found]
     own = architecture.quantization
     if own is not None and own.method not in engine_facts().quantization_methods:
         warnings.append(

@@ -7,10 +7,12 @@ model_executor/layers/linear.py, vocab_parallel_embedding.py, fused_moe/config.p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil
 
+from infra.diagnosis import Diagnosis
+from infra.offers import LEFT_OUT, Offer
 from infra.plan.architecture.partition import MXFP4_ROUNDING, kv_heads_per_rank, padded_vocabulary, round_up
 from infra.plan.architecture.precision import resolve_quantization
 from infra.plan.architecture.quantization import Quantization
@@ -22,10 +24,24 @@ MOST_GPUS = 4096  # no tensor-parallel group is sought beyond
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why a size does not work: a stable `rule` name, and one sentence with both numbers."""
+    """Why a size does not work: a stable `rule` name, one sentence with both numbers, and sizes that may do (paths begin at `model` or its `pool`).
+
+    `field` is the key of the model that the refusal points at, where it is not the size's own.
+    """
 
     rule: str
     message: str
+    offers: tuple[Offer, ...] = ()
+    remedy: str = ""
+    field: str = ""
+
+    def at(self, path: str, prefix: str = "") -> Diagnosis:
+        """As an error of the stack file."""
+        return Diagnosis(path=path, code=self.rule, message=f"{prefix}{self.message}", remedy=self.remedy, offers=self.offers)
+
+    @property
+    def sentence(self) -> str:
+        return self.at("").sentence
 
 
 def valid_tensor_parallel_sizes(
@@ -57,11 +73,16 @@ def tensor_parallel_refusals(
     found = _refusals(architecture, size, chosen, expert_parallel, data_parallel_size)
     if not found:
         return ()
-    remedy = _remedy(architecture, size, quantization, expert_parallel, data_parallel_size)
-    return tuple(Refusal(rule=refusal.rule, message=f"{refusal.message}.{remedy}") for refusal in found)
+    offers = tuple(_sizes_beside(architecture, size, quantization, expert_parallel, data_parallel_size))
+    return tuple(
+        replace(refusal, offers=offers, remedy="" if any(o.words.startswith("use") for o in offers) else "No size works as it is.")
+        for refusal in found
+    )
 
 
-def _remedy(architecture: Architecture, size: int, quantization: str | None, expert_parallel: bool, data_parallel_size: int) -> str:
+def _sizes_beside(
+    architecture: Architecture, size: int, quantization: str | None, expert_parallel: bool, data_parallel_size: int
+) -> Iterator[Offer]:
     valid = valid_tensor_parallel_sizes(
         architecture,
         quantization,
@@ -70,12 +91,10 @@ def _remedy(architecture: Architecture, size: int, quantization: str | None, exp
         data_parallel_size=data_parallel_size,
     )
     below, above = [v for v in valid if v < size], [v for v in valid if v > size]
-    near = [*below[-2:], *above[:1]]
-    text = f" Use {' or '.join(map(str, near))}" if near else " No size works"
+    yield from (Offer.of(f"use {near}", ("model.tensorParallelSize", near)) for near in (*below[-2:], *above[:1]))
     chosen = resolve_quantization(architecture, quantization)
     if architecture.is_moe and not expert_parallel and not _refusals(architecture, size, chosen, True, data_parallel_size):
-        text += f"{', or' if near else ';'} keep {size} with enableExpertParallel: true"
-    return text + "."
+        yield Offer.of(f"keep {size} with enableExpertParallel: true", ("model.enableExpertParallel", True))
 
 
 @cache
@@ -235,14 +254,21 @@ def pipeline_parallel_refusals(architecture: Architecture, size: int) -> tuple[R
         refusals.append(
             Refusal(
                 rule="Layers",
-                message=f"{architecture.name} has {architecture.layers} layers, fewer than {size} stages. Use {architecture.layers} at most.",
+                message=f"{architecture.name} has {architecture.layers} layers, fewer than {size} stages",
+                offers=tuple(
+                    Offer.of(f"use {stages}", ("model.pipelineParallelSize", stages), kind="stages")
+                    for stages in (architecture.layers, 16, 8, 4, 2, 1)
+                    if stages <= architecture.layers
+                ),
             )
         )
     if size > 1 and not architecture.supports_pipeline_parallel:
         refusals.append(
             Refusal(
                 rule="PipelineParallelUnsupported",
-                message=f"{architecture.class_name} has no pipeline parallel in vLLM, so {size} stages cannot be. Use 1, and tensor parallel instead.",
+                message=f"{architecture.class_name} has no pipeline parallel in vLLM, so {size} stages cannot be",
+                offers=(Offer.of("use 1", ("model.pipelineParallelSize", 1)),),
+                remedy="Tensor parallel splits it.",
             )
         )
     return tuple(refusals)
@@ -254,7 +280,8 @@ def expert_parallel_refusal(architecture: Architecture) -> Refusal | None:
         return None
     return Refusal(
         rule="NoExperts",
-        message=f"{architecture.name} has 0 experts; expert parallel needs at least 1. Leave enableExpertParallel out.",
+        message=f"{architecture.name} has 0 experts, and expert parallel spreads experts",
+        offers=(Offer.of("leave enableExpertParallel out", ("model.enableExpertParallel", LEFT_OUT)),),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 from infra.catalog.types import Accelerator, NodeShape
 from infra.plan.architecture.partition import ParallelSizes
@@ -84,12 +83,12 @@ def arrange(tensor: int, pipeline: int, data: int, experts: bool, gpus_per_node:
 
     A tensor-parallel group larger than a machine takes machines whole. None where no equal pods exist.
     """
-    total = tensor * pipeline * data
     unit = min(tensor, gpus_per_node)
-    for pods in range(ceil(total / gpus_per_node), total + 1):
-        if total % pods == 0 and (total // pods) % unit == 0:
+    units, rest = divmod(tensor * pipeline * data, unit)
+    for in_a_pod in range(gpus_per_node // unit, 0, -1):
+        if rest == 0 and units % in_a_pod == 0:
             return Size(
                 tensor_parallel_size=tensor, pipeline_parallel_size=pipeline, data_parallel_size=data, expert_parallel=experts,
-                gpus_per_pod=total // pods, pods_per_replica=pods,
+                gpus_per_pod=in_a_pod * unit, pods_per_replica=units // in_a_pod,
             )  # fmt: skip
     return None

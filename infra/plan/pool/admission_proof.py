@@ -1,4 +1,4 @@
-"""Proves a candidate configuration on every kind of node that the scheduler's freedom and the catalog's lower bounds of memory leave open."""
+"""Proves a candidate configuration on every kind of node that the scheduler's freedom and the range of a stated memory leave open."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ class CandidateConfiguration:
         fields.update(pool.reservations.fields)
         if self.split is not None:
             fields["reservedMemory"] = self.split.entries
-        return KubeletPlan(fields={**fields, **{name: value for name, value in user.items() if name not in fields}})
+        fields |= {name: value for name, value in user.items() if name not in fields}
+        return KubeletPlan(fields=fields, base=pool.user.base)
 
     def _cpu_options(self, pool: GpuPool) -> Mapping[str, str]:
         if not pool.chooses_cpu_options:

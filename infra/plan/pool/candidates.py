@@ -16,10 +16,17 @@ from infra.units import parse_cpu_list, parse_millicpu
 def candidates(pool: GpuPool, policy: str) -> Iterator[CandidateConfiguration]:
     """Pods with CPUs on all NUMA nodes of their GPUs come first; as they were required only where that policy admits them so."""
     unpinned = NodeWidths.of(pool.shape, reserved_memory=None, pins_cpus=pool.cpu_manager_policy == "static")
-    widened = pool.pods if policy == "single-numa-node" else tuple(unpinned.with_enough_cpus(pod) for pod in pool.pods)
-    yield from _with_pods(pool, policy, widened, unpinned)
-    if widened != pool.pods and policy in ("best-effort", "none"):
+    if policy == "single-numa-node":
         yield from _with_pods(pool, policy, pool.pods, unpinned)
+        return
+    widened = tuple(unpinned.with_enough_cpus(pod) for pod in pool.pods)
+    least = tuple(unpinned.with_least_cpus(pod) for pod in pool.pods)
+    as_required = [pool.pods] if policy in ("best-effort", "none") else []
+    tried: list[tuple[PodShape, ...]] = []
+    for shapes in (widened, least, *as_required):
+        if shapes not in tried:
+            yield from _with_pods(pool, policy, shapes, unpinned)
+            tried.append(shapes)
 
 
 def _with_pods(pool: GpuPool, policy: str, shapes: tuple[PodShape, ...], widths: NodeWidths) -> Iterator[CandidateConfiguration]:
@@ -98,6 +105,14 @@ def _fits_everywhere(pool: GpuPool, splits: Sequence[MemorySplit]) -> bool:
 
 
 def whole_cores_only(pod: Mapping[str, Any], threads_per_core: int) -> bool:
-    """Whether all containers of a pod ask for whole physical cores; init containers aside."""
-    limits = [container.get("limits") or {} for container in pod["containers"]]
-    return all(parse_millicpu(limit.get("cpu", 0)) % (1000 * threads_per_core) == 0 for limit in limits)
+    """Whether no container of a pod, init containers too, gets a part of a physical core to itself; fractions of a CPU run in the shared pool."""
+    return next(containers_with_part_of_a_core(pod, threads_per_core), None) is None
+
+
+def containers_with_part_of_a_core(pod: Mapping[str, Any], threads_per_core: int) -> Iterator[tuple[str, int, int]]:
+    """(list, index in it, CPUs) of each container whose whole CPUs are no whole cores; lists as in the pod: initContainers, containers."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(pod.get(field) or ()):
+            millicpu = parse_millicpu((container.get("limits") or {}).get("cpu", 0))
+            if millicpu % 1000 == 0 and millicpu // 1000 % threads_per_core:
+                yield field, index, millicpu // 1000

@@ -107,7 +107,7 @@ def settle_pool(requirements: PoolRequirements) -> Settlement:
     layout = lay_out(read.pool, proven, kubelet)
     pods, warnings = _decide_pods(read.pool, proven, layout)
     decision = PoolDecision(
-        kubelet=KubeletPlan(fields=platform.rolled_out(proven.kubelet.fields)),
+        kubelet=replace(proven.kubelet, fields=platform.rolled_out(proven.kubelet.fields)),
         numa_nodes=_numa_nodes(read.pool, kubelet),
         allocatable_cpu=int(kubelet.allocatable["cpu"]) // 1000,
         allocatable_memory_bytes=int(kubelet.allocatable["memory"]),

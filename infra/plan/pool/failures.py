@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from infra.kubelet import KubeletRefuses
 from infra.plan.model.kubelet import KubeletPlan
-from infra.plan.placement import Load, NodeCapacity, amount, spread
+from infra.plan.placement import Load, NodeCapacity, amount
 from infra.plan.pod_shape import PodShape
 from infra.plan.pool.candidate import CandidateConfiguration
 from infra.plan.pool.gpu_pool import GpuPool, start_kubelet
 from infra.plan.pool.memory_split import mebibytes
 from infra.plan.pool.messages import Finding, Location, Message, described
 from infra.plan.pool.proof import Event, Refusal
+from infra.plan.pool.ways_out import field_of_part_of_a_core, room_for_pods, smaller_pod, whole_cores, without_field
 from infra.plan.pool.widths import GPUS_FIELD, NodeWidths
 from infra.units import format_gib
 
@@ -56,6 +57,7 @@ def will_not_start(kubelet: KubeletPlan, refusal: KubeletRefuses) -> Failure:
         location=Location(field=f"kubelet.{field}" if field else "kubelet"),
         code="KubeletRefuses",
         message=Message.of(f"the kubelet would not start ({refusal.stage}): {text}"),
+        offers=() if field is None else (without_field(field),),
     )
     return Failure(policy=kubelet.topology_manager_policy, finding=finding, final=True)
 
@@ -70,9 +72,9 @@ def conflicts_of(pool: GpuPool, candidate: CandidateConfiguration, kubelet: Kube
             finding=Finding(
                 location=Location(field=conflict.field, pod=position),
                 code="TopologyAffinityError",
-                message=Message.of(f"{conflict.sentence}. {conflict.remedy}."),
+                message=Message.of(f"{conflict.sentence}."),
+                offers=conflict.offers,
             ),
-            summary=Message.of(f"{conflict.sentence}."),
         )
         for position, conflict in found
         if conflict is not None
@@ -87,18 +89,24 @@ def no_room(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapa
     if shortfall is None:
         finding = _too_few_nodes(pool, candidate, capacity, unplaced)
     else:
-        finding = _too_large(pool, position, *shortfall)
+        finding = _too_large(pool, candidate, position, shortfall)
     return Failure(policy=candidate.topology_policy, finding=finding, final=candidate.shapes == pool.pods)
 
 
-def _too_large(pool: GpuPool, position: int, resource: str, needed: int, there: int) -> Finding:
+def _too_large(pool: GpuPool, candidate: CandidateConfiguration, position: int, shortfall: tuple[str, int, int]) -> Finding:
+    resource, needed, there = shortfall
     field = {"GPUs": GPUS_FIELD, "CPU": "resources.cpu", "memory": "resources.memory", "pods": "replicas"}[resource]
-    most = amount(resource, max(there, 0))
     text = (
-        f"one pod needs {amount(resource, needed)} {resource}; a node of {pool.shape.id} has {most} for pods after what "
-        f"the node, its DaemonSets and co-tenants keep. Use at most {most}, or a larger node."
+        f"one pod needs {amount(resource, needed)} {resource}; a node of {pool.shape.id} has {amount(resource, max(there, 0))} for pods after what "
+        "the node, its DaemonSets and co-tenants keep."
     )
-    return Finding(location=Location(field=field, pod=position), code="PodTooLarge", message=Message.of(text))
+    return Finding(
+        location=Location(field=field, pod=position),
+        code="PodTooLarge",
+        message=Message.of(text),
+        offers=tuple(smaller_pod(pool, candidate.shapes[position], resource, needed - there)),
+        remedy=Message.of("A larger node holds it."),
+    )
 
 
 def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Finding:
@@ -107,10 +115,14 @@ def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: N
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
-        f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, position)}. "
-        f"Use fewer replicas, or at least {_nodes_required(pool, candidate, capacity)} nodes."
+        f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, position)}."
     )
-    return Finding(location=Location(field="replicas", pod=position), code="PoolTooSmall", message=Message.of(text))
+    return Finding(
+        location=Location(field="replicas", pod=position),
+        code="PoolTooSmall",
+        message=Message.of(text),
+        offers=tuple(room_for_pods(pool, candidate, capacity, unplaced)),
+    )
 
 
 def _pods(count: int) -> str:
@@ -129,17 +141,6 @@ def _because(candidate: CandidateConfiguration, capacity: NodeCapacity, position
         shortfall = capacity.shortfall(candidate.shapes, (count,))
     resource, needed, there = shortfall
     return f" ({_pods(count)} on one node need {amount(resource, needed)} {resource}, and {amount(resource, there)} is there)"
-
-
-def _nodes_required(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity) -> int:
-    low, high = pool.nodes, pool.nodes + sum(pod.copies for pod in candidate.shapes)
-    while low < high:
-        middle = (low + high) // 2
-        if spread(candidate.shapes, capacity, middle).unplaced:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def refused(
@@ -164,6 +165,11 @@ def refused(
         location=_refusal_location(pool, pod, refusal),
         code=refusal.reason or "Refused",
         message=Message.of(summary, "" if pod is None else _free_by_node(pool, kubelet, pod)),
+        offers=()
+        if pod is None
+        else tuple(whole_cores(pod, pool.threads_per_core))
+        if refusal.reason == "SMTAlignmentError"
+        else (),
     )
     return Failure(policy=candidate.topology_policy, finding=finding, summary=summary, proven_refusal=True)
 
@@ -186,7 +192,8 @@ def _event_in_words(event: Event, pool: GpuPool) -> Message:
 def _refusal_location(pool: GpuPool, pod: PodShape | None, refusal: Refusal) -> Location:
     position = None if pod is None else refusal.resident
     if refusal.reason == "SMTAlignmentError":
-        return Location(field="resources.cpu" if pod else "kubelet.cpuManagerPolicyOptions", pod=position)
+        field = "kubelet.cpuManagerPolicyOptions" if pod is None else field_of_part_of_a_core(pod, pool.threads_per_core)
+        return Location(field=field, pod=position)
     for name in ("reservedMemory", "topologyManagerPolicy"):
         if pool.user_sets(name):
             return Location(field=f"kubelet.{name}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.diagnosis import Diagnosis, did_you_mean
+from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.kubelet.configuration.fields import FIELDS, HEADER
 from infra.kubelet.configuration.flags import flag_meant
 
@@ -39,12 +39,12 @@ def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[s
         where = f"{path}.{name}"
         if name in HEADER:
             if value != HEADER[name]:
-                problems.append(Diagnosis(where, "WrongKind", f"is {value!r}; only {HEADER[name]} can be planned."))
+                problems.append(Diagnosis(where, "WrongKind", f"is {shown(value)}; only {HEADER[name]} can be planned."))
             continue
         field = FIELDS.get(name)
         if field is None:
             flag = flag_meant(str(name))
-            hint = f' Did you mean "{flag.field}"?' if flag else did_you_mean(str(name), FIELDS)
+            hint = f' Did you mean "{flag.field}"?' if flag else did_you_mean(name, FIELDS)
             problems.append(
                 Diagnosis(
                     where, "UnknownField", f"no field of KubeletConfiguration; a kubelet would ignore it without a word.{hint}"
@@ -53,11 +53,11 @@ def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[s
         elif value is not None:
             taken = _take(field.kind.form, value)
             if taken is _WRONG:
-                problems.append(Diagnosis(where, "WrongType", f"{value!r} is not {_EXPECTED[field.kind.form]}."))
+                problems.append(Diagnosis(where, "WrongType", f"{shown(value)} is not {_EXPECTED[field.kind.form]}."))
             elif field.values and isinstance(taken, str) and taken not in field.values:
                 known = ", ".join(field.values)
                 problems.append(
-                    Diagnosis(where, "WrongSpelling", f"{taken!r} is none of {known}.{did_you_mean(taken, field.values)}")
+                    Diagnosis(where, "WrongSpelling", f"{shown(taken)} is none of {known}.{did_you_mean(taken, field.values)}")
                 )
             else:
                 fields[name] = taken

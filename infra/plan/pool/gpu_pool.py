@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from infra.catalog.machine import devices_of, machine_of
@@ -36,6 +37,7 @@ class GpuPool:
     pods: tuple[PodShape, ...]
     co_tenants: tuple[CoTenant, ...]
     resource_name: str
+    platform: str = "existing"
     unavailable: frozenset[str] = frozenset()  # fields that the platform cannot express
     most_states: int = MOST_STATES  # of one kind of node
     most_states_in_all: int = 3_000  # of all kinds of nodes that one candidate is tried on: seconds
@@ -82,13 +84,13 @@ class GpuPool:
     def without(self, field: str) -> GpuPool:
         """As if the user had left a field out; for a remedy, so that few states are enough."""
         fields = {name: value for name, value in self.user.fields.items() if name != field}
-        return replace(self, most_states=ENOUGH_STATES, user=KubeletPlan(fields=fields))
+        return replace(self, most_states=ENOUGH_STATES, user=replace(self.user, fields=fields))
 
 
 def start_kubelet(
     pool: GpuPool,
     configuration: KubeletPlan,
-    factors: Mapping[int, int] | None = None,
+    factors: Mapping[int, Fraction | int] | None = None,
     devices: Mapping[str, Any] | None = None,
 ) -> Kubelet:
     """The kubelet of a configuration on an empty machine; KubeletRefuses where it does not start.
@@ -97,7 +99,7 @@ def start_kubelet(
     """
     listed = devices_of(pool.shape, pool.resource_name) if devices is None else devices
     machine = _machine(pool, configuration, factors or {})
-    return Kubelet.start(machine, configuration.fields, _devices(listed), kubernetes_version=pool.kubernetes_version)
+    return Kubelet.start(machine, configuration.effective, _devices(listed), kubernetes_version=pool.kubernetes_version)
 
 
 def advise_on(pool: GpuPool, configuration: KubeletPlan) -> list[Diagnosis]:
@@ -106,7 +108,7 @@ def advise_on(pool: GpuPool, configuration: KubeletPlan) -> list[Diagnosis]:
     return advise(machine, configuration.fields, _devices(devices), kubernetes_version=pool.kubernetes_version)
 
 
-def _machine(pool: GpuPool, configuration: KubeletPlan, factors: Mapping[int, int]) -> Machine:
+def _machine(pool: GpuPool, configuration: KubeletPlan, factors: Mapping[int, Fraction | int]) -> Machine:
     unmanaged = configuration.topology_manager_policy == "none" and not configuration.pins_memory
     return Machine.from_dict(machine_of(pool.shape, factors, without_empty_nodes=unmanaged))
 

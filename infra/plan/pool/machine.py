@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import accumulate
 
 from infra.catalog.types import NodeShape
 from infra.plan.pool.memory_split import usable_bytes
 
-_MUCH_MORE = 64  # times the promised memory: no request is wider than one NUMA node any more
+MOST_MEMORY = Fraction(21, 20)  # of the stated memory: the modules' nominal size is at most 5 % above what a kernel reports
 
 
-def memory_variants(shape: NodeShape, *, pinned: bool) -> tuple[tuple[str, Mapping[int, int]], ...]:
-    """Machines to prove the plan on, since the catalog gives a lower bound of the kernel's MemTotal: (words, factor by node).
+def memory_variants(shape: NodeShape, *, pinned: bool) -> tuple[tuple[str, Mapping[int, Fraction]], ...]:
+    """Machines to prove the plan on, since a stated memory is a range, what the kernel reports at least and 5 % above: (words, factor by node).
 
-    Memory decides admission only by what it holds or not, so the extremes are tried: the bound, much more on all nodes and, where the memory
-    manager pins (`pinned`), much more on a single one. Unpinned, one machine with much memory is the hardest case: more pods may come to a node.
+    Memory decides admission only by what it holds or not, so the extremes are tried: the stated memory, the most on all nodes and, where the
+    memory manager pins (`pinned`), the most on a single one. Unpinned, the machine with most memory is the hardest case: more pods may come to a node.
     """
     ids = [node.id for node in shape.numa_nodes if node.memory_bytes]
-    everywhere = ("with more memory than the catalog promises", dict.fromkeys(ids, _MUCH_MORE))
+    everywhere = ("with 5 % more memory than its shape states", dict.fromkeys(ids, MOST_MEMORY))
     if not pinned:
         return (everywhere,)
-    variants: list[tuple[str, Mapping[int, int]]] = [("with the memory that the catalog promises", {}), everywhere]
+    variants: list[tuple[str, Mapping[int, Fraction]]] = [("with the memory that its shape states", {}), everywhere]
     if 1 < len(ids) <= 8:
-        variants += [(f"with more memory than the catalog promises on NUMA node {node}", {node: _MUCH_MORE}) for node in ids]
+        variants += [(f"with 5 % more memory than its shape states on NUMA node {node}", {node: MOST_MEMORY}) for node in ids]
     return tuple(variants)
 
 
@@ -67,8 +68,11 @@ def cpu_widths(shape: NodeShape) -> Widths:
     return Widths.of([len(node.cpus or ()) for node in shape.numa_nodes])
 
 
-def memory_widths(shape: NodeShape, reserved: Mapping[int, int]) -> Widths:
-    """Memory of each NUMA node without its reservation and huge pages, at the catalog's lower bound."""
+def memory_widths(shape: NodeShape, reserved: Mapping[int, int], factor: Fraction | int = 1) -> Widths:
+    """Memory of each NUMA node without its reservation and huge pages; `factor` times the stated memory."""
     return Widths.of(
-        [max(usable_bytes(node.memory_bytes or 0, node.hugepages) - reserved.get(node.id, 0), 0) for node in shape.numa_nodes]
+        [
+            max(usable_bytes(int((node.memory_bytes or 0) * factor), node.hugepages) - reserved.get(node.id, 0), 0)
+            for node in shape.numa_nodes
+        ]
     )

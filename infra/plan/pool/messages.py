@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from infra.diagnosis import Diagnosis, Severity
+from infra.offers import Offer
 from infra.plan.placement import Load
 from infra.plan.pod_shape import PodShape
 
@@ -77,28 +78,49 @@ class Location:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A diagnosis of a pool with names left open."""
+    """A diagnosis of a pool with names left open.
+
+    Offers' paths begin at `pool`, at `model` (the location's) or at `model1`, the model at that position. `remedy` is what else can be done.
+    """
 
     location: Location
     code: str
     message: Message
     severity: Severity = "error"
+    offers: tuple[Offer, ...] = ()
+    remedy: Message = Message()
 
     @classmethod
     def below_pool(cls, diagnosis: Diagnosis) -> Finding:
         """A diagnosis whose path is a field of the pool."""
-        location = Location(field=diagnosis.path)
-        return cls(location=location, code=diagnosis.code, message=Message.of(diagnosis.sentence), severity=diagnosis.severity)
+        return cls(
+            location=Location(field=diagnosis.path),
+            code=diagnosis.code,
+            message=Message.of(diagnosis.message),
+            severity=diagnosis.severity,
+            offers=diagnosis.offers,
+            remedy=Message.of(diagnosis.remedy) if diagnosis.remedy else Message(),
+        )
 
     def with_more(self, *parts: str | PodName | PoolPath | Message) -> Finding:
         return replace(self, message=Message.of(self.message, *parts))
 
     def worded(self, names: PoolNames) -> Diagnosis:
-        return Diagnosis(self.location.path(names), self.code, self.message.worded(names), severity=self.severity)
+        places = {"pool": names.path, **{f"model{number}": pod.path for number, pod in enumerate(names.pods)}}
+        if self.location.pod is not None:
+            places["model"] = names.pods[self.location.pod].path
+        return Diagnosis(
+            self.location.path(names),
+            self.code,
+            self.message.worded(names),
+            severity=self.severity,
+            remedy=self.remedy.worded(names),
+            offers=self.offers,
+        ).placed(**places)
 
 
-def warning(location: Location, code: str, *parts: str | PodName | PoolPath | Message) -> Finding:
-    return Finding(location=location, code=code, message=Message.of(*parts), severity="warning")
+def warning(location: Location, code: str, *parts: str | PodName | PoolPath | Message, offers: tuple[Offer, ...] = ()) -> Finding:
+    return Finding(location=location, code=code, message=Message.of(*parts), severity="warning", offers=offers)
 
 
 def described(shapes: Sequence[PodShape], load: Load) -> Message:

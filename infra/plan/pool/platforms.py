@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infra.catalog.platforms import base_of, varying_of
 from infra.diagnosis import Diagnosis
+from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.fields import FIELDS, RESTRICTING_PLATFORMS
+from infra.kubelet.configuration.go_types import WrongType
+from infra.kubelet.configuration.versions import NEWEST
+from infra.offers import LEFT_OUT, POOL, Offer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +41,26 @@ class PlatformFields:
             Diagnosis(
                 f"{path}.{name}",
                 "NotOnPlatform",
-                f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}. Leave it out, or run the pool on "
-                "nodes whose kubelet configuration is yours (platform existing, kubeadm, eks, rke2, ...).",
+                f"{self.platform} has no setting for it; its node pools take {', '.join(sorted(self.expressible or ()))}",
+                offers=(Offer.of("leave it out", (f"{POOL}.kubelet.{name}", LEFT_OUT)),),
+                remedy="Or run the pool on nodes whose kubelet configuration is yours (platform existing, kubeadm, eks, rke2, ...).",
             )
-            for name in user
-            if name in self.unavailable
+            for name, value in user.items()
+            if name in self.unavailable and not self.has_anyway(name, value)
         ]
+
+    def has_anyway(self, name: str, value: object) -> bool:
+        """Whether a value, written out, says what the platform's nodes have without it: their own file's value, or the kubelet's default."""
+        if name not in self.unavailable or name in varying_of(self.platform):
+            return False
+        there = load(base_of(self.platform), kubernetes_version=NEWEST).fields[name]
+        try:
+            given = FIELDS[name].kind.decode(value, name)
+        except WrongType:
+            return False
+        if isinstance(given, Mapping) and isinstance(there, Mapping):
+            return all(there.get(key) == item for key, item in given.items())
+        return given == there or (not given and not there)
 
     def rolled_out(self, fields: Mapping[str, object]) -> dict[str, object]:
         """The fields that can be rolled out; the rest stands in for what the platform decides."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from infra.offers import POOL, Offer
 from infra.plan.binding import Unbound, bind_ranks, describe_binding
 from infra.plan.model import RankBinding
 from infra.plan.pod_shape import MAIN_CONTAINER
@@ -11,7 +13,7 @@ from infra.plan.pool.gpu_pool import GpuPool
 from infra.plan.pool.messages import Finding, Location, warning
 from infra.plan.pool.search import ProvenConfiguration
 from infra.plan.pool.slots import Layout
-from infra.plan.pool.widths import NodeWidths
+from infra.plan.pool.widths import UNPINNED, NodeWidths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,8 @@ def decide_binding(
     pod, hidden = proven.candidate.shapes[position], pool.shape.numa_in_guest is False
     if widths.spans(pod) == 1:
         return BindingDecision()
+    if not pod.binds_ranks:
+        return BindingDecision(reasons=("No rank binding: this version of vLLM has no --numa-bind; 0.20.0 and later do.",))
     if proven.proof.bounded and proven.candidate.admits_unaligned:
         reason = (
             "No rank binding: a node with these pods has more states than can be looked at, so that it is not proven which CPUs a pod holds. "
@@ -43,14 +47,14 @@ def decide_binding(
         [None if hidden else numa_node_of_gpu[gpu] for gpu in layout.slots[position][0].slots[0].gpus],
         places,
         all_memory_nodes=[node.id for node in pool.shape.numa_nodes if node.cpus and node.memory_bytes],
-        enough_cpus=widths.enough_cpus(width) if len(widths.cpus.capacities) >= width else pod.cpu,
         threads_per_core=pool.threads_per_core,
     )
     if bound is None:
         return BindingDecision()
     if isinstance(bound, Unbound):
         location = Location(field="resources.cpu", pod=position)
-        warnings = () if hidden else (warning(location, "RanksNotBound", bound.reason),)
+        offers = tuple(_that_bind(proven, widths, width, bound))
+        warnings = () if hidden else (warning(location, "RanksNotBound", bound.reason, offers=offers),)
         return BindingDecision(reasons=(f"No rank binding: {bound.reason}",), warnings=warnings)
     memory = ", ".join(map(str, bound.memory_nodes))
     several = len({place.devices for place in places}) > 1
@@ -60,3 +64,17 @@ def decide_binding(
         f"memory on NUMA nodes {memory}.{elsewhere}"
     )
     return BindingDecision(binding=bound, reasons=(reason,))
+
+
+def _that_bind(proven: ProvenConfiguration, widths: NodeWidths, width: int, unbound: Unbound) -> Iterator[Offer]:
+    """What may give each rank CPUs and memory on its NUMA node."""
+    if unbound.lacks == "memory":
+        yield from UNPINNED
+    if unbound.lacks in ("cpus", "even cpus"):
+        yield from widths.wide_enough(width)
+    options = proven.kubelet.cpu_manager_policy_options
+    if unbound.lacks == "even cpus" and options.get("distribute-cpus-across-numa") != "true":
+        yield Offer.of(
+            "turn distribute-cpus-across-numa on, which takes CPUs from all NUMA nodes alike",
+            (f"{POOL}.kubelet.cpuManagerPolicyOptions", {**options, "distribute-cpus-across-numa": "true"}),
+        )

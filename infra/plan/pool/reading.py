@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.catalog.machine import missing_facts
+from infra.catalog.platforms import base_of
 from infra.diagnosis import Diagnosis
+from infra.offers import LEFT_OUT, MODEL, POOL, Offer
 from infra.plan.model.kubelet import KubeletPlan
 from infra.plan.pool.fields import read_user_fields
 from infra.plan.pool.gpu_pool import GpuPool
@@ -37,7 +39,10 @@ def read_pool(requirements: PoolRequirements) -> ReadPool:
     if problems:
         return ReadPool(pool=None, problems=problems)
     ineffective = "reservedMemory" in fields and fields.get("memoryManagerPolicy") == "None"
-    user = KubeletPlan(fields={name: value for name, value in fields.items() if name != "reservedMemory" or not ineffective})
+    user = KubeletPlan(
+        fields={name: value for name, value in fields.items() if name != "reservedMemory" or not ineffective},
+        base=base_of(requirements.platform),
+    )
     reservations, problems = _reserve(requirements, platform, user)
     if problems:
         return ReadPool(pool=None, problems=problems)
@@ -50,6 +55,7 @@ def read_pool(requirements: PoolRequirements) -> ReadPool:
         pods=requirements.pods,
         co_tenants=requirements.co_tenants,
         resource_name=requirements.resource_name,
+        platform=requirements.platform,
         unavailable=platform.unavailable,
     )
     return ReadPool(pool=pool, warnings=(_WITHOUT_EFFECT,) if ineffective else ())
@@ -67,6 +73,7 @@ def _read_fields(requirements: PoolRequirements, platform: PlatformFields) -> tu
     fields, problems = read_user_fields(requirements.user_kubelet, _KUBELET)
     problems += missing_facts(shape, "topology" if shape.id == "inline" else "nodeShape")
     problems += platform.problems(fields, _KUBELET)
+    fields = {name: value for name, value in fields.items() if not platform.has_anyway(name, value)}
     return fields, (*map(Finding.below_pool, problems), *_not_guaranteed(requirements))
 
 
@@ -76,8 +83,12 @@ def _not_guaranteed(requirements: PoolRequirements) -> list[Finding]:
             location=Location(field=field, pod=position),
             code="NotGuaranteed",
             message=Message.of(
-                f"container {name} makes the pod Burstable, and none of its containers would get CPUs or memory of a NUMA node to itself: give cpu and memory limits "
-                "with equal requests."
+                f"container {name} makes the pod Burstable, and none of its containers would get CPUs or memory of a NUMA node to itself: it needs cpu and memory "
+                "limits with equal requests."
+            ),
+            offers=(
+                Offer.of("leave its requests out, which are then the limits", (f"{MODEL}.{field}.requests", LEFT_OUT)),
+                Offer.of("give it limits", (f"{MODEL}.{field}", {"limits": {"cpu": "500m", "memory": "512Mi"}})),
             ),
         )
         for position, pod in enumerate(requirements.pods)
@@ -107,9 +118,17 @@ def _unknown_threshold(user: KubeletPlan, reservations: Reservations) -> list[Di
             f"{_KUBELET}.evictionHard.memory.available",
             "PercentWithStaticMemory",
             f"{reservations.fields['evictionHard']['memory.available']} is a share of the kernel's own MemTotal, and reservedMemory has to match it to the byte: "
-            "with memoryManagerPolicy Static give a quantity, for example 100Mi.",
+            "memoryManagerPolicy Static needs a quantity",
+            offers=(
+                Offer.of(
+                    "write 100Mi", (f"{POOL}.kubelet.evictionHard", {**user.fields["evictionHard"], "memory.available": "100Mi"})
+                ),
+            ),
         )
     ]
+
+
+_DIVIDED = Offer.of("leave reservedMemory out and the plan divides it", (f"{POOL}.kubelet.reservedMemory", LEFT_OUT))
 
 
 def check_reserved_memory(user: KubeletPlan, reservations: Reservations, path: str) -> list[Diagnosis]:
@@ -119,8 +138,8 @@ def check_reserved_memory(user: KubeletPlan, reservations: Reservations, path: s
     for index, entry in enumerate(user.fields["reservedMemory"]):
         limits = entry.get("limits")
         if not isinstance(limits, Mapping):
-            text = 'is missing; write it like {numaNode: 0, limits: {memory: "1Gi"}}.'
-            return [Diagnosis(f"{where}[{index}].limits", "WrongType", text)]
+            text = 'is missing; it is written like {numaNode: 0, limits: {memory: "1Gi"}}'
+            return [Diagnosis(f"{where}[{index}].limits", "WrongType", text, offers=(_DIVIDED,))]
         try:
             total += parse_bytes(limits.get("memory", 0))
         except ValueError as error:
@@ -132,7 +151,7 @@ def check_reserved_memory(user: KubeletPlan, reservations: Reservations, path: s
         Diagnosis(
             where,
             "ReservedMemoryMismatch",
-            f"sums to {mebibytes(total)}, must be {mebibytes(required)} = {reservations.sum_in_words}; the kubelet does not start otherwise. "
-            "Correct it, or leave reservedMemory out and the plan divides it.",
+            f"sums to {mebibytes(total)}, must be {mebibytes(required)} = {reservations.sum_in_words}; the kubelet does not start otherwise",
+            offers=(_DIVIDED,),
         )
     ]

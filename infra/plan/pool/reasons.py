@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from infra.catalog.platforms import platforms, varying_of
 from infra.plan.pod_shape import PodShape
 from infra.plan.pool.candidate import policies_to_try
 from infra.plan.pool.failures import Failure
@@ -40,7 +41,12 @@ def place_reasons(layout: Layout, position: int) -> tuple[str, ...]:
 
 def pool_reasons(pool: GpuPool, proven: ProvenConfiguration, failures: Sequence[Failure]) -> tuple[Message, ...]:
     """Policy, reservations, memory and options, in the order of their weight."""
-    plain = (*pool.reservations.reasons, *_memory_reasons(pool, proven), *_option_reasons(pool, proven))
+    plain = (
+        *_base_reasons(pool, proven),
+        *pool.reservations.reasons,
+        *_memory_reasons(pool, proven),
+        *_option_reasons(pool, proven),
+    )
     return (*_policy_reasons(pool, proven, failures), *map(Message.of, plain))
 
 
@@ -63,6 +69,33 @@ def _policy_reasons(pool: GpuPool, proven: ProvenConfiguration, failures: Sequen
         yield Message.of(left_out)
 
 
+def _base_reasons(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[str]:
+    """Which configuration file the nodes are taken to have; nothing is assumed of nodes that exist."""
+    entry = platforms()[pool.platform]
+    if not pool.user.base:
+        return
+    doubtful = "" if entry.confidence == "high" else f" (confidence {entry.confidence}: compare with a node of the pool)"
+    varying = varying_of(pool.platform)
+    unknown = (
+        f" It sets {', '.join(varying)} as well, to values that depend on the machine, the cluster or the version."
+        if varying
+        else ""
+    )
+    met = {name: value for name, value in pool.user.base.items() if name in proven.kubelet.drop_in}
+    said = f", where the plan meets {', '.join(f'{name} {_flat(value)}' for name, value in sorted(met.items()))}" if met else ""
+    if pool.unavailable:
+        over = "The plan runs over it with the fields that the node pool takes."
+    else:
+        over = "The plan runs over its merge with the pool's drop-in, which empties the cgroups that the kubelet refuses beside reservedSystemCPUs."
+    yield f"The nodes' own kubelet configuration is taken to be what {entry.written_by} writes for {pool.platform}{doubtful}{said}.{unknown} {over}"
+
+
+def _flat(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_flat(item)}" for name, item in value.items()) + "}"
+    return "[" + ", ".join(map(_flat, value)) + "]" if isinstance(value, list | tuple) else str(value)
+
+
 def _memory_reasons(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[str | Message]:
     split = proven.candidate.split
     if split is not None:
@@ -74,7 +107,7 @@ def _memory_reasons(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[str 
 def _why_memory_is_not_pinned(pool: GpuPool, proven: ProvenConfiguration) -> str | Message:
     if pool.reservations.memory_bytes is None:
         return "memoryManagerPolicy None: the memory threshold of evictionHard is a percentage, and Static would need its bytes."
-    static = next((failure for failure in proven.dropped if failure.memory_policy == "Static"), None)
+    static = next((failure for failure in reversed(proven.dropped) if failure.memory_policy == "Static"), None)
     if static is None:
         return f"memoryManagerPolicy None: Static has no use here, or cannot be had on {pool.shape.id}."
     without = " Without it pods may allocate on all NUMA nodes, and ranks are bound to theirs."

@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.catalog.types import NodeShape
 from infra.diagnosis import Diagnosis
+from infra.offers import LEFT_OUT, POOL, Offer
 from infra.plan.model.kubelet import KubeletPlan, default_of
 from infra.plan.pool.memory_split import mebibytes
 from infra.units import MIB, format_bytes, format_cpu_list, parse_bytes, parse_cpu_list, parse_quantity
@@ -84,7 +85,7 @@ def reserve(
 
 def _amounts(user: KubeletPlan, path: str, platform_millicpu: int | None) -> _Part:
     """kubeReserved and systemReserved."""
-    fields: dict[str, dict[str, Any]] = {name: dict(user.value_of(name) or {}) for name in _AMOUNTS}
+    fields: dict[str, dict[str, Any]] = {name: dict(user.fields.get(name) or {}) for name in _AMOUNTS}
     problems: list[Diagnosis] = []
     for name, values in fields.items():
         for resource, value in values.items():
@@ -110,7 +111,7 @@ def _amounts(user: KubeletPlan, path: str, platform_millicpu: int | None) -> _Pa
 
 def _eviction(user: KubeletPlan, path: str) -> tuple[_Part, Summand | None]:
     """evictionHard, and its share of the memory reservation; None where that is a percentage or no quantity."""
-    defaults, given = default_of("evictionHard"), user.fields.get("evictionHard") or {}
+    defaults, given = _thresholds_there(user), user.fields.get("evictionHard") or {}
     fields = {"evictionHard": {**defaults, **given}}
     added = [signal for signal in defaults if signal not in given]
     reasons: tuple[str, ...] = ()
@@ -134,11 +135,16 @@ def _eviction(user: KubeletPlan, path: str) -> tuple[_Part, Summand | None]:
     return part, Summand("evictionHard", value_bytes, "" if "memory.available" in given else "default")
 
 
+def _thresholds_there(user: KubeletPlan) -> Mapping[str, str]:
+    """The kubelet's default thresholds, and over them those of the nodes' own file."""
+    return {**default_of("evictionHard"), **user.base.get("evictionHard", {})}
+
+
 def _cpus(user: KubeletPlan, shape: NodeShape, path: str) -> _Part:
     """reservedSystemCPUs, unless kubeReserved or systemReserved name CPUs."""
-    if user.value_of("reservedSystemCPUs"):
-        return _reserved_system_cpus(user.value_of("reservedSystemCPUs"), shape, f"{path}.reservedSystemCPUs")
-    amounts = [values["cpu"] for values in (user.value_of(name) or {} for name in _AMOUNTS) if "cpu" in values]
+    if user.fields.get("reservedSystemCPUs"):
+        return _reserved_system_cpus(user.fields["reservedSystemCPUs"], shape, f"{path}.reservedSystemCPUs")
+    amounts = [values["cpu"] for values in (user.fields.get(name) or {} for name in _AMOUNTS) if "cpu" in values]
     if amounts:
         return _Part(fields={}, reasons=_amounts_of_cpus(amounts))
     cores = reserved_cores(shape)
@@ -166,7 +172,7 @@ def _reserved_system_cpus(text: str, shape: NodeShape, where: str) -> _Part:
     try:
         reserved = set(parse_cpu_list(text))
     except ValueError as error:
-        return replace(part, problems=(Diagnosis(where, "WrongCpuList", f"{error}."),))
+        return replace(part, problems=(Diagnosis(where, "WrongCpuList", f"{error}.", offers=(_leave_out("reservedSystemCPUs"),)),))
     outside = sorted(reserved - all_cpus)
     if outside:
         ids = ", ".join(map(str, outside[:_MOST_CPUS_TOLD])) + (", ..." if len(outside) > _MOST_CPUS_TOLD else "")
@@ -174,12 +180,14 @@ def _reserved_system_cpus(text: str, shape: NodeShape, where: str) -> _Part:
             where,
             "CpusOutsideMachine",
             f"{text} names {len(outside)} CPUs that {shape.id} does not have ({ids}); its {len(all_cpus)} CPUs are {format_cpu_list(all_cpus)}.",
+            offers=(_leave_out("reservedSystemCPUs"),),
         )
         return replace(part, problems=(problem,))
     if reserved == all_cpus:
         example = format_cpu_list(cpu for core in reserved_cores(shape) for cpu in core)
-        text = f"reserves all {len(all_cpus)} CPUs of {shape.id}; leave some for pods, for example {example}."
-        return replace(part, problems=(Diagnosis(where, "NoCpusLeft", text),))
+        text = f"reserves all {len(all_cpus)} CPUs of {shape.id}, and leaves none for pods"
+        offer = Offer.of(f"reserve {example}", (f"{POOL}.kubelet.reservedSystemCPUs", example))
+        return replace(part, problems=(Diagnosis(where, "NoCpusLeft", text, offers=(offer,)),))
     split = [
         core
         for node in shape.numa_nodes
@@ -193,6 +201,10 @@ def _reserved_system_cpus(text: str, shape: NodeShape, where: str) -> _Part:
         "such a core while full-pcpus-only is on."
     )
     return replace(part, reasons=(reason,))
+
+
+def _leave_out(field: str) -> Offer:
+    return Offer.of(f"leave {field} out, and the plan reserves a core of each NUMA node", (f"{POOL}.kubelet.{field}", LEFT_OUT))
 
 
 def _all_cpus(shape: NodeShape) -> set[int]:

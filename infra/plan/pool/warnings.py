@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from infra.offers import MODEL, POOL, Offer
 from infra.plan.placement import blockable
-from infra.plan.pod_shape import MAIN_CONTAINER
+from infra.plan.pod_shape import MAIN_CONTAINER, PodShape
 from infra.plan.pool.gpu_pool import GpuPool, advise_on
-from infra.plan.pool.messages import Finding, Location, PodName, PoolPath, warning
+from infra.plan.pool.messages import Finding, Location, Message, PodName, PoolPath, warning
 from infra.plan.pool.search import ProvenConfiguration
 from infra.plan.pool.slots import Layout
-from infra.plan.pool.widths import NodeWidths
+from infra.plan.pool.ways_out import whole_cores
+from infra.plan.pool.widths import NodeWidths, policy_offers
+from infra.units import parse_millicpu
 
 # Of which the plan warns itself, or which does not concern its pods: they have no pod-level resources.
 _NOT_TOLD = frozenset({"PodLevelResourcesNotPinned", "DevicesWithoutTopology", "UnknownNumaNode"})
@@ -50,17 +53,35 @@ def misaligned_pods(pool: GpuPool, proven: ProvenConfiguration, widths: NodeWidt
         apart = next((nodes for nodes in lying if len(nodes) > 1), None)
         if apart is None:
             continue
-        remedy = (
-            "Give pods of different size pools of their own."
-            if policy == "best-effort"
-            else "Choose a topologyManagerPolicy, or hardware settings with fewer NUMA nodes (NPS1, SNC off, coherent driver memory)."
+        ways = (
+            [] if len({other.gpus for other in proven.candidate.shapes}) < 2 else ["give pods of different size pools of their own"]
         )
-        yield warning(
-            Location(pod=position),
-            "AlignmentNotAssured",
-            f"{pod.gpus} GPUs and {pod.cpu} CPUs fit one NUMA node of {pool.shape.id}, but topologyManagerPolicy {policy} "
-            f"lets a pod come to lie on NUMA nodes {', '.join(map(str, sorted(apart)))} in some orders. {remedy}",
+        if policy == "none":
+            ways.append("choose hardware settings with fewer NUMA nodes (NPS1, SNC off, coherent driver memory)")
+        fits = (
+            "and"
+            if pod.cpu <= widths.cpus.largest
+            else f"fit one NUMA node of {pool.shape.id}, which has {widths.cpus.largest} CPUs; with"
         )
+        end = f"fit one NUMA node of {pool.shape.id}, but" if fits == "and" else "for the pod"
+        yield Finding(
+            location=Location(pod=position),
+            code="AlignmentNotAssured",
+            severity="warning",
+            message=Message.of(
+                f"{pod.gpus} GPUs {fits} {pod.cpu} CPUs {end} topologyManagerPolicy {policy} "
+                f"lets a pod come to lie on NUMA nodes {', '.join(map(str, sorted(apart)))} in some orders."
+            ),
+            offers=tuple(_that_align(pool, pod, widths, policy)),
+            remedy=Message.of(f"{ways[0][0].upper()}{' or '.join(ways)[1:]}.") if ways else Message(),
+        )
+
+
+def _that_align(pool: GpuPool, pod: PodShape, widths: NodeWidths, policy: str) -> Iterator[Offer]:
+    if pool.user_sets("topologyManagerPolicy"):
+        yield from policy_offers("single-numa-node", "restricted", *(["best-effort"] if policy == "none" else []))
+    if pod.cpu > widths.cpus.largest - pool.threads_per_core:
+        yield from widths.fewer_cpus(widths.cpus.largest)
 
 
 def pool_warnings(pool: GpuPool, proven: ProvenConfiguration, layout: Layout) -> Iterator[Finding]:
@@ -68,7 +89,7 @@ def pool_warnings(pool: GpuPool, proven: ProvenConfiguration, layout: Layout) ->
     yield from _pending_pods(pool, proven)
     yield from _hidden_numa_nodes(pool, proven)
     yield from _shared_cores(pool, proven)
-    yield from _stranded_gpus(proven, layout)
+    yield from _stranded_gpus(pool, proven, layout)
 
 
 def _pending_pods(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[Finding]:
@@ -104,16 +125,42 @@ def _shared_cores(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[Findin
                 "a pod of ",
                 PodName(position),
                 " may get single threads of physical cores whose other threads run something else: a Guaranteed pod on its nodes asks for CPUs that "
-                f"are no multiple of {threads}, so that full-pcpus-only cannot be on. Give that pod a multiple of {threads} CPUs, or a fraction of one.",
+                f"are no multiple of {threads}, so that full-pcpus-only cannot be on.",
+                offers=tuple(_whole_cores_everywhere(pool, proven)),
             )
 
 
-def _stranded_gpus(proven: ProvenConfiguration, layout: Layout) -> Iterator[Finding]:
+def _whole_cores_everywhere(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[Offer]:
+    """Every Guaranteed container of the pool in whole cores, if few are not."""
+    threads = pool.threads_per_core
+    changes: list[tuple[str, object]] = []
+    for number, tenant in enumerate(pool.co_tenants):
+        millicpu = parse_millicpu(tenant.cpu)
+        if tenant.qos_class == "Guaranteed" and millicpu % 1000 == 0 and millicpu // 1000 % threads:
+            cpus = millicpu // 1000
+            changes.append((f"{POOL}.coTenants[{number}].cpu", str(cpus + -cpus % threads)))
+    for position, pod in enumerate(proven.candidate.shapes):
+        for offer in whole_cores(pod, threads):
+            if offer.kind == "cpu":
+                changes += [(change.path.replace(MODEL, f"{MODEL}{position}", 1), change.value) for change in offer.changes]
+                break
+    if changes:
+        yield Offer.of(f"give its containers a multiple of {threads} CPUs (rounded up that fits)", *changes)
+
+
+def _stranded_gpus(pool: GpuPool, proven: ProvenConfiguration, layout: Layout) -> Iterator[Finding]:
     if layout.stranded_gpus:
+        per_node = [len(node.gpus or ()) for node in pool.shape.numa_nodes if node.gpus]
+        uneven = any(gpus % pod.gpus for gpus in per_node for pod in proven.candidate.shapes)
         sizes = ", ".join(map(str, sorted({pod.gpus for pod in proven.candidate.shapes})))
         yield warning(
             Location(),
             "StrandedGpus",
             f"{layout.stranded_gpus} of {layout.idle_gpus} idle GPUs cannot be used by any pod of the planned sizes ({sizes} GPUs) under "
-            f"{proven.candidate.topology_policy}. Use sizes that divide the GPUs of a NUMA node.",
+            f"{proven.candidate.topology_policy}. "
+            + (
+                "Sizes that divide the GPUs of a NUMA node leave none."
+                if uneven
+                else "The CPUs or the memory that another pod needs are missing there."
+            ),
         )

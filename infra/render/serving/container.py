@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from infra.catalog.engine_releases import engine_release
 from infra.plan.model import ModelPlan
 from infra.render import names
 from infra.units import format_bytes
@@ -37,7 +38,7 @@ def vllm_command(model: ModelPlan) -> list[str]:
         arguments["block-size"] = model.memory.block_size
     if model.parallelism.gpus_per_pod > 1:
         arguments["distributed-executor-backend"] = "mp"
-    if _version(model.engine.vllm_version) >= (0, 18):
+    if "shutdown-timeout" in engine_release(model.engine.vllm_version).flags:
         arguments["shutdown-timeout"] = DRAIN_SECONDS
     further = {key.lstrip("-").replace("_", "-"): value for key, value in model.engine.args.items()}
     arguments = {key: value for key, value in arguments.items() if key not in further}
@@ -62,11 +63,6 @@ def _word(value: Any) -> str:
     if isinstance(value, Mapping):
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
     return f"{value:g}" if isinstance(value, float) and value == round(value, 6) else str(value)
-
-
-def _version(text: str) -> tuple[int, ...]:
-    numbers = [int(part) for part in text.lstrip("v").split("+")[0].split(".")[:2] if part.isdigit()]
-    return tuple(numbers) or (0,)
 
 
 def environment(model: ModelPlan, secrets: Iterable[str]) -> list[dict[str, Any]]:
@@ -96,7 +92,11 @@ def environment(model: ModelPlan, secrets: Iterable[str]) -> list[dict[str, Any]
     if "VLLM_HOST_IP" not in values:
         entries.append({"name": "VLLM_HOST_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}})
     for variable, key in (("VLLM_API_KEY", "api-key"), ("HF_TOKEN", "hub-token")):
-        if key in secrets:
+        if model.engine.credentials_secret is not None:
+            # Which of the two keys it has is its owner's business; check() says what is missing.
+            reference = {"name": model.engine.credentials_secret, "key": key, "optional": True}
+            entries.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
+        elif key in secrets:
             entries.append(
                 {"name": variable, "valueFrom": {"secretKeyRef": {"name": names.credentials(model), "key": key}}},
             )
@@ -124,7 +124,7 @@ def main_container(model: ModelPlan, secrets: Iterable[str]) -> dict[str, Any]:
         "securityContext": dict(restricted_container()),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            {"name": "models", "mountPath": model.engine.storage.mount_path, "readOnly": True},
+            {"name": names.MODELS_VOLUME, "mountPath": model.engine.storage.mount_path, "readOnly": True},
             {"name": "shm", "mountPath": "/dev/shm"},
             {"name": "cache", "mountPath": _CACHE},
             {"name": "gate", "mountPath": names.GATE_MOUNT, "readOnly": True},

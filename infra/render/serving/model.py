@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from infra.plan.model import ClusterPlan, ModelPlan
 from infra.render import names
 from infra.render.device_plugins import PLUGIN_TOKEN
 from infra.render.guard import GUARD_PART
-from infra.render.labels import CHECKSUM, labels, selector
-from infra.render.manifest import Manifest, checksum, config_map, metadata, service_account
+from infra.render.labels import labels, selector
+from infra.render.manifest import Manifest, config_map, metadata, service_account
 from infra.render.namespaces import NAMESPACES_PART
 from infra.render.nodes import POOL_TOKEN
 from infra.render.part import Object, Part, Wait, child, in_apply_order, key_of_part
@@ -51,32 +50,36 @@ def _facts(model: ModelPlan) -> dict[str, Any]:
 
 
 def _children(plan: ClusterPlan, model: ModelPlan, all_labels: dict[str, str], secrets: tuple[str, ...]) -> Iterable[Object]:
-    wait = Wait(create_seconds=model.times.create_timeout_seconds, update_seconds=model.times.update_timeout_seconds)
-    files = gate_files(plan, model)
+    wait = Wait(
+        create_seconds=model.times.create_timeout_seconds,
+        update_seconds=model.times.update_timeout_seconds,
+        explain=False,
+        program=True,
+    )
     yield child(service_account(names.workload(model), model.namespace, all_labels))
-    if secrets:
+    if secrets and model.engine.credentials_secret is None:
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": metadata(names.credentials(model), all_labels, namespace=model.namespace),
         }
         yield child(secret, secret_keys=secrets)
-    yield child(config_map(names.gate(model), model.namespace, all_labels, files))
+    yield child(config_map(names.gate(model), model.namespace, all_labels, gate_files(plan, model)))
     yield child(network_policy(model, all_labels))
     if model.placement.replicas > 1:
         yield child(pod_disruption_budget(model, all_labels))
+    # No checksum of the gate's files: each container reads those of the day it starts, and no new gate is worth a restart.
     template = {
-        "metadata": {"labels": dict(all_labels), "annotations": {CHECKSUM: checksum(files)}},
+        "metadata": {"labels": dict(all_labels)},
         "spec": pod_spec(plan, model, secrets=secrets),
     }
     object_metadata = metadata(names.workload(model), all_labels, namespace=model.namespace)
     if model.parallelism.pods_per_replica > 1:
         group = leader_worker_set(model, object_metadata, template)
-        yield child(group, wait=replace(wait, condition="Available"))
+        yield child(group, wait=wait)
     else:
-        yield child(deployment(model, object_metadata, template), wait=replace(wait, every_replica=True))
-    # The provider waits for endpoints, and its default is ten minutes.
-    yield child(service(model, all_labels), wait=replace(wait, explain=False))
+        yield child(deployment(model, object_metadata, template), wait=wait)
+    yield child(service(model, all_labels), wait=wait)
 
 
 def deployment(model: ModelPlan, object_metadata: dict[str, Any], template: dict[str, Any]) -> Manifest:
@@ -144,14 +147,17 @@ def service(model: ModelPlan, all_labels: dict[str, str]) -> Manifest:
 
 
 def pod_disruption_budget(model: ModelPlan, all_labels: dict[str, str]) -> Manifest:
-    """For several replicas: with a single one a budget could only block the drain that a kubelet rollout needs."""
+    """For several replicas: with a single one a budget could only block the drain that a kubelet rollout needs.
+
+    Of a group every pod counts: evicting a worker costs the whole replica, and while its pods are missing no other one may go.
+    """
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": metadata(names.workload(model), all_labels, namespace=model.namespace),
         "spec": {
             "maxUnavailable": 1,
-            "selector": {"matchLabels": _serving_pods(model)},
+            "selector": {"matchLabels": selector(APPLICATION, model.name)},
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
         },
     }

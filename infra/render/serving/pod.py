@@ -45,7 +45,7 @@ def pod_spec(plan: ClusterPlan, model: ModelPlan, *, secrets: tuple[str, ...]) -
         "affinity": _affinity(model, pool),
         "containers": [main_container(model, secrets), *(_companion(model, container) for container in model.resources.sidecars)],
         "volumes": [
-            {"name": "models", "persistentVolumeClaim": {"claimName": model.engine.storage.existing_claim, "readOnly": True}},
+            {"name": names.MODELS_VOLUME, "persistentVolumeClaim": _claim(model)},
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": format_bytes(model.resources.shared_memory_bytes)}},
             {"name": "cache", "emptyDir": {}},
             {"name": "gate", "configMap": {"name": names.gate(model), "items": gate_items(model)}},
@@ -54,6 +54,15 @@ def pod_spec(plan: ClusterPlan, model: ModelPlan, *, secrets: tuple[str, ...]) -
     if model.resources.init_containers:
         pod["initContainers"] = [_companion(model, container) for container in model.resources.init_containers]
     return {key: value for key, value in pod.items() if value not in ({}, [])}
+
+
+def _claim(model: ModelPlan) -> dict[str, Any]:
+    """Read-only for the whole pod, unless a container beside the server mounts it to write; the server's own mount is read-only in any case."""
+    beside = (*model.resources.init_containers, *model.resources.sidecars)
+    mounts = [mount for container in beside for mount in container.get("volumeMounts") or ()]
+    written = any(mount.get("name") == names.MODELS_VOLUME and mount.get("readOnly") is not True for mount in mounts)
+    claim: dict[str, Any] = {"claimName": model.engine.storage.existing_claim}
+    return claim if written else {**claim, "readOnly": True}
 
 
 def _affinity(model: ModelPlan, pool: PoolPlan) -> dict[str, Any]:

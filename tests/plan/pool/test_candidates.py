@@ -88,9 +88,9 @@ def test_pods_that_need_two_nodes_get_cpus_on_both_and_as_required_where_that_is
     wide = pod(gpus=4, cpu=None)
     for policy, cpus, distribute in [
         ("single-numa-node", [12, 12], [False, False]),
-        ("restricted", [20, 20], [True, True]),
-        ("best-effort", [20, 20, 12, 12], [True, True, False, False]),
-        ("none", [20, 20, 12, 12], [True, True, False, False]),
+        ("restricted", [20, 20, 18, 18], [True] * 4),
+        ("best-effort", [20, 20, 18, 18, 12, 12], [True] * 4 + [False] * 2),
+        ("none", [20, 20, 18, 18, 12, 12], [True] * 4 + [False] * 2),
     ]:
         found = tried(policy, wide)
         assert [one.shapes[0].cpu for one in found] == cpus

@@ -24,7 +24,7 @@ def problems(*args, **fields) -> dict[str, str]:
         decide(*args, **fields)
     found = raised.value.problems
     assert list(found) == sorted(found)
-    return {problem.path: problem.message for problem in found}
+    return {problem.path: problem.sentence for problem in found}
 
 
 def reserved(decision: PoolDecision) -> dict[int, int]:
@@ -81,27 +81,37 @@ def test_given_cpus_of_one_numa_node_leave_half_of_the_ranks_unbound_and_say_so(
     assert decision.pods[0].binding is None
     assert "RanksNotBound" in codes(decision)
     (warning,) = [warning for warning in decision.warnings if warning.code == "RanksNotBound"]
-    assert "32 on NUMA node 0" in warning.message and "116 CPUs or more" in warning.message
+    assert "32 on NUMA node 0" in warning.message and "Ask for 116 CPUs" in warning.sentence
 
 
 def test_single_numa_node_with_eight_gpus_is_refused_with_both_numbers():
     found = problems(node_shape(), pod_shape(gpus=8, cpu=None, memory=None), kubelet={"topologyManagerPolicy": "single-numa-node"})
     message = found["models[0].tensorParallelSize"]
     assert message.startswith(
-        "8 GPUs need 2 NUMA nodes of dgx-h100 (4 each); single-numa-node admits 1. Use 4, or topologyManagerPolicy restricted with more than 112 CPUs"
+        "8 GPUs need 2 NUMA nodes of dgx-h100 (4 each); single-numa-node admits 1. Use 4, or write topologyManagerPolicy: restricted."
     )
 
 
 def test_restricted_needs_as_many_numa_nodes_for_cpus_as_for_gpus():
     found = problems(node_shape(), pod_shape(gpus=8, cpu=32), kubelet={"topologyManagerPolicy": "restricted"})
     assert "8 GPUs need 2, 32 CPUs need 1" in found["models[0].resources.cpu"]
-    assert "more than 112 CPUs" in found["models[0].resources.cpu"]
+    assert "Ask for 116 CPUs" in found["models[0].resources.cpu"]
 
 
 def test_restricted_with_pinned_memory_hangs_on_memory_that_the_catalog_does_not_promise():
     settings = {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"}
-    found = problems(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=120, memory="1200Gi"), kubelet=settings)
-    assert "lower bound" in found["models[0].resources.memory"]
+    found = problems(node_shape(memory="1Ti"), pod_shape(gpus=8, cpu=120, memory="1050Gi"), kubelet=settings)
+    assert (
+        "1050.0 GiB of memory need 2 NUMA nodes with the memory that is stated, and 1 with the 5 % more"
+        in found["models[0].resources.memory"]
+    )
+
+
+@pytest.mark.parametrize(("memory", "pod"), [("1Ti", "1200Gi"), ("512Gi", "700Gi"), ("512Gi", "540Gi")])
+def test_memory_that_needs_two_numa_nodes_at_both_ends_of_its_range_is_admitted(memory, pod):
+    settings = {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"}
+    decision = decide(node_shape(memory=memory), pod_shape(gpus=8, cpu=120, memory=pod), kubelet=settings)
+    assert [slot.memory_numa for group in decision.pods[0].slots for slot in group.slots] == [(0, 1)]
 
 
 # Reservations
@@ -147,7 +157,7 @@ def test_an_eviction_map_keeps_the_signals_that_it_leaves_out():
 def test_a_percentage_and_pinned_memory_do_not_go_together():
     percent = {"evictionHard": {"memory.available": "5%"}}
     found = problems(node_shape(), pod_shape(), kubelet={**percent, "memoryManagerPolicy": "Static"})
-    assert "give a quantity" in found["nodePools[0].kubelet.evictionHard.memory.available"]
+    assert "Write 100Mi." in found["nodePools[0].kubelet.evictionHard.memory.available"]
     assert (
         decide(node_shape(), pod_shape(), kubelet={**percent, "memoryManagerPolicy": "None"}).kubelet.fields["evictionHard"][
             "memory.available"
@@ -310,7 +320,7 @@ def test_three_of_four_gpus_strand_the_fourth():
 
 def test_a_pool_that_is_too_small_says_how_many_nodes_it_takes():
     found = problems(node_shape(), pod_shape(copies=3), nodes=2)
-    assert "at least 3 nodes" in found["models[0].replicas"]
+    assert "give the pool 3 nodes" in found["models[0].replicas"]
 
 
 def test_a_pod_that_is_too_large_says_what_a_node_has():
@@ -438,6 +448,35 @@ def test_a_managed_platform_gets_only_its_own_fields(platform, fields):
     assert decision.allocatable_cpu == 223
 
 
+@pytest.mark.parametrize(
+    ("platform", "written_out"),
+    [
+        ("aks", {"memoryManagerPolicy": "None"}),
+        ("aks", {"topologyManagerScope": "container", "reservedMemory": [], "cpuManagerPolicyOptions": {}}),
+        ("aks", {"evictionHard": {"memory.available": "100Mi"}, "enforceNodeAllocatable": ["pods"]}),
+        ("gke", {"reservedSystemCPUs": "", "evictionHard": {"nodefs.available": "10%"}}),
+    ],
+)
+def test_what_a_platform_has_anyway_may_be_written_out(platform, written_out):
+    written = decide(node_shape(), pod_shape(), platform=platform, kubelet=written_out)
+    assert written == decide(node_shape(), pod_shape(), platform=platform)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("memoryManagerPolicy", "Static"),
+        ("topologyManagerScope", "pod"),
+        ("evictionHard", {"memory.available": "750Mi"}),
+        ("kubeReserved", {}),
+        ("enforceNodeAllocatable", ["none"]),
+    ],
+)
+def test_another_value_than_the_platforms_own_is_refused(field, value):
+    found = problems(node_shape(), pod_shape(), platform="aks", kubelet={field: value})
+    assert list(found) == [f"nodePools[0].kubelet.{field}"]
+
+
 def test_karpenter_and_eks_take_a_whole_configuration():
     assert (
         decide(node_shape(), pod_shape(), platform="eks").kubelet.fields
@@ -458,7 +497,7 @@ def test_half_cores_that_the_user_reserves_are_warned_of():
     decision = decide(node_shape(), pod_shape(), kubelet={"reservedSystemCPUs": "0,56"})
     (warning,) = decision.warnings
     assert (warning.code, warning.path) == ("HalfReservedCores", "nodePools[0].kubelet.reservedSystemCPUs")
-    assert "Reserve whole cores: 0,56,112,168" in warning.message
+    assert "Reserve whole cores: 0,56,112,168" in warning.sentence
 
 
 def test_half_cores_and_distribution_never_meet_whole_cores_only():
@@ -512,7 +551,7 @@ def test_best_effort_with_pinned_memory_can_still_refuse():
         shape, pod, co_tenants=(cache,), kubelet={"topologyManagerPolicy": "best-effort", "memoryManagerPolicy": "Static"}
     )
     assert any(
-        "UnexpectedAdmissionError" in message and "memoryManagerPolicy None admits all pods" in message
+        "UnexpectedAdmissionError" in message and "memoryManagerPolicy: None, which admits all pods" in message
         for message in found.values()
     )
     assert decide(shape, pod, co_tenants=(cache,), kubelet={"topologyManagerPolicy": "best-effort", "memoryManagerPolicy": "None"})

@@ -24,7 +24,7 @@ def free(gpus: int = 4, **fields: Any):
 def problems(*args: Any, **fields: Any) -> dict[str, tuple[str, str]]:
     with pytest.raises(PlanError) as raised:
         decide(*args, **fields)
-    return {problem.path: (problem.code, problem.message) for problem in raised.value.problems}
+    return {problem.path: (problem.code, problem.sentence) for problem in raised.value.problems}
 
 
 @pytest.mark.parametrize(
@@ -35,35 +35,35 @@ def problems(*args: Any, **fields: Any) -> dict[str, tuple[str, str]]:
             2,
             "models[0].replicas",
             "3 pods of 4 GPUs, 128.0 GiB and 32 CPUs are wanted (required anti-affinity: one a node); 2 nodes of dgx-h100 hold 2. "
-            "Use fewer replicas, or at least 3 nodes.",
+            "Write podAntiAffinity: preferred, or use replicas 2, or give the pool 3 nodes.",
         ),
         (
             (free(copies=5),),
             2,
             "models[0].replicas",
             "5 pods of 4 GPUs, 128.0 GiB and 32 CPUs are wanted; 2 nodes of dgx-h100 hold 4 (3 pods on one node need 12 GPUs, and 8 is there). "
-            "Use fewer replicas, or at least 3 nodes.",
+            "Use replicas 4, or give the pool 3 nodes.",
         ),
         (
             (free(cpu=120, copies=2),),
             1,
             "models[0].replicas",
             "2 pods of 4 GPUs, 128.0 GiB and 120 CPUs are wanted; 1 node of dgx-h100 hold 1 (2 pods on one node need 240 CPU, and 219 is there). "
-            "Use fewer replicas, or at least 2 nodes.",
+            "Use resources.cpu 108, or use replicas 1, or give the pool 2 nodes.",
         ),
         (
             (free(gpus=1, cpu=4, memory="700Gi", copies=7),),
             3,
             "models[0].replicas",
             "7 pods of 1 GPUs, 700.0 GiB and 4 CPUs are wanted; 3 nodes of dgx-h100 hold 6 "
-            "(3 pods on one node need 2100.0 GiB memory, and 2009.5 GiB is there). Use fewer replicas, or at least 4 nodes.",
+            "(3 pods on one node need 2100.0 GiB memory, and 2009.5 GiB is there). Use resources.memory 669Gi, or use replicas 6, or give the pool 4 nodes.",
         ),
         (
             (free(copies=2), free(gpus=2, copies=2)),
             1,
             "models[1].replicas",
             "2 pods of 2 GPUs, 128.0 GiB and 32 CPUs are wanted; 1 node of dgx-h100 hold 0 beside the pool's other models. "
-            "Use fewer replicas, or at least 2 nodes.",
+            "Give the pool 2 nodes.",
         ),
     ],
 )
@@ -72,18 +72,18 @@ def test_a_pool_that_is_too_small_says_what_lacks_and_how_many_nodes_it_takes(po
 
 
 @pytest.mark.parametrize(
-    ("pod", "path", "words"),
+    ("pod", "path", "words", "offered"),
     [
-        (pod_shape(gpus=9), "models[0].tensorParallelSize", "one pod needs 9 GPUs; a node of dgx-h100 has 8 for pods"),
-        (pod_shape(cpu=220), "models[0].resources.cpu", "one pod needs 220 CPU; a node of dgx-h100 has 219 for pods"),
-        (pod_shape(memory="2010Gi"), "models[0].resources.memory", "one pod needs 2010.0 GiB memory; a node of dgx-h100 has 2009.5 GiB for pods"),
+        (pod_shape(gpus=9), "models[0].tensorParallelSize", "one pod needs 9 GPUs; a node of dgx-h100 has 8 for pods", "8"),
+        (pod_shape(cpu=220), "models[0].resources.cpu", "one pod needs 220 CPU; a node of dgx-h100 has 219 for pods", "218"),
+        (pod_shape(memory="2010Gi"), "models[0].resources.memory", "one pod needs 2010.0 GiB memory; a node of dgx-h100 has 2009.5 GiB for pods", "2009Gi"),
     ],
 )  # fmt: skip
-def test_a_pod_that_is_larger_than_a_node_says_what_the_node_has(pod, path, words):
+def test_a_pod_that_is_larger_than_a_node_says_what_the_node_has(pod, path, words, offered):
     (code, message) = problems(node_shape(), pod)[path]
     assert code == "PodTooLarge"
     assert message.startswith(words)
-    assert message.endswith(f"Use at most {words.split(' has ')[1].removesuffix(' for pods')}, or a larger node.")
+    assert message.endswith(f"Use {offered}. A larger node holds it.")
 
 
 def test_a_node_whose_pods_are_all_taken_has_none_left_for_models():
@@ -100,10 +100,10 @@ def test_a_refusal_tells_the_order_and_the_numbers_of_an_empty_node():
         "nodePools[0].kubelet.topologyManagerPolicy": (
             "TopologyAffinityError",
             "restricted does not admit 1 pod of m0 (4 GPUs) and 4 pods of m1 (1 GPU each) in every order on one node of dgx-h100 with the memory "
-            "that the catalog promises: after start of m0 (NUMA node 0), start of m1 (NUMA node 1), end of m0 (NUMA node 0), start of m1 (NUMA node 0) "
+            "that its shape states: after start of m0 (NUMA node 0), start of m1 (NUMA node 1), end of m0 (NUMA node 0), start of m1 (NUMA node 0) "
             "the kubelet refuses a pod of m0 (TopologyAffinityError: Resources cannot be allocated with Topology locality). "
             "On an empty node NUMA node 0 has 4 GPUs, 110 CPUs, 1005.7 GiB (1295Mi reserved); NUMA node 1 has 4 GPUs, 110 CPUs, 1005.7 GiB "
-            "(1294Mi reserved); the pod needs 4 GPUs, 16 CPUs and 64.0 GiB. topologyManagerPolicy best-effort admits all pods in every order. "
+            "(1294Mi reserved); the pod needs 4 GPUs, 16 CPUs and 64.0 GiB. Write topologyManagerPolicy: best-effort, which admits all pods in every order. "
             "Or give models of different size pools of their own, whose taints keep the others off.",
         )
     }

@@ -39,7 +39,7 @@ def test_a_finding_is_a_diagnosis_of_each_pool():
     found = warning(Location(pod=1), "Code", "of ", PodName(1)).with_more(" and ", PodName(0))
     assert found.worded(NAMES) == Diagnosis.warning("models[7]", "Code", "of qwen and llama-70b")
     below = Finding.below_pool(Diagnosis("kubelet.x", "Code", "is wrong.", severity="info", remedy="Mend it."))
-    assert below.worded(NAMES) == Diagnosis("nodePools[3].kubelet.x", "Code", "is wrong. Mend it.", severity="info")
+    assert below.worded(NAMES) == Diagnosis("nodePools[3].kubelet.x", "Code", "is wrong.", severity="info", remedy="Mend it.")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def starting(decision: PoolDecision, words: str) -> list[str]:
 
 
 def warned(decision: PoolDecision) -> dict[str, tuple[str, str]]:
-    return {warning.code: (warning.path, warning.message) for warning in decision.warnings}
+    return {warning.code: (warning.path, warning.sentence) for warning in decision.warnings}
 
 
 def test_the_policy_says_how_it_was_proven_and_what_was_not_possible():
@@ -160,7 +160,7 @@ def test_pods_that_fit_one_node_and_may_come_to_lie_on_several_are_warned_of():
     )
     off = decide(SMALL, pod(), pod(gpus=1, cpu=4, memory="4Gi", copies=2), kubelet={"topologyManagerPolicy": "none"})
     assert warned(off)["AlignmentNotAssured"][1].endswith(
-        "Choose a topologyManagerPolicy, or hardware settings with fewer NUMA nodes (NPS1, SNC off, coherent driver memory)."
+        "Give pods of different size pools of their own or choose hardware settings with fewer NUMA nodes (NPS1, SNC off, coherent driver memory)."
     )
     assert "AlignmentNotAssured" not in warned(decide(SMALL, pod(), kubelet={"topologyManagerPolicy": "best-effort"}))
     assert "AlignmentNotAssured" not in warned(decide(SMALL, pod(gpus=4, cpu=8)))
@@ -189,7 +189,7 @@ def test_stranded_gpus_are_counted_over_the_pool_and_told_with_the_planned_sizes
     assert (decision.idle_gpus, decision.stranded_gpus) == (6, 6)
     assert warned(decision)["StrandedGpus"] == (
         "nodePools[0]",
-        "6 of 6 idle GPUs cannot be used by any pod of the planned sizes (3, 6 GPUs) under best-effort. Use sizes that divide the GPUs of a NUMA node.",
+        "6 of 6 idle GPUs cannot be used by any pod of the planned sizes (3, 6 GPUs) under best-effort. Sizes that divide the GPUs of a NUMA node leave none.",
     )
 
 

@@ -24,7 +24,7 @@ def remedy(shape: Any, *pods: Any, **fields: Any) -> str:
     with pytest.raises(PlanError) as raised:
         decide(shape, *pods, **fields)
     (problem,) = raised.value.problems
-    return problem.message
+    return problem.sentence
 
 
 OTHERS = " No other topologyManagerPolicy admits them in every order either."
@@ -38,37 +38,37 @@ SEPARATE = " Or give models of different size pools of their own, whose taints k
             SMALL,
             (pod(memory="88Gi", copies=2),),
             {**RESERVED, "reservedMemory": ONE_SIDED},
-            OTHERS + " The split that works: 5170Mi on NUMA node 0 and 5170Mi on NUMA node 1; leave reservedMemory out and the plan writes it.",
+            OTHERS + " Leave reservedMemory out, and the plan writes 5170Mi on NUMA node 0 and 5170Mi on NUMA node 1.",
         ),
         (
             node_shape(),
             (pod(gpus=8, cpu=120, memory="8Gi"),),
             {"topologyManagerPolicy": "restricted", "memoryManagerPolicy": "Static"},
-            " Set memoryManagerPolicy to None. memoryManagerPolicy None admits all pods in every order.",
+            " Write memoryManagerPolicy: None, or write topologyManagerPolicy: best-effort.",
         ),
         (
             node_shape(),
             (pod(), pod(gpus=1, cpu=4, memory="16Gi", copies=4)),
             {"topologyManagerPolicy": "single-numa-node"},
-            " topologyManagerPolicy best-effort admits all pods in every order." + SEPARATE,
+            " Write topologyManagerPolicy: best-effort, which admits all pods in every order." + SEPARATE,
         ),
         (
             node_shape(cpus=64, threads=1),
             (pod(cpu=64, sidecars=({"name": "s", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}},)),),
             {"topologyManagerPolicy": "restricted", "topologyManagerScope": "pod", "reservedSystemCPUs": "0"},
-            " topologyManagerScope container admits all pods in every order.",
+            " Write topologyManagerScope: container, which admits all pods in every order.",
         ),
         (
             node_shape(),
             (pod(cpu=33),),
             {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
-            OTHERS + " cpuManagerPolicyOptions {'strict-cpu-reservation': 'true'} admits all pods in every order.",
+            OTHERS + " Use 34, or leave cpuManagerPolicyOptions out.",
         ),
         (
             SMALL,
             (pod(gpus=1, memory="95Gi"), pod(gpus=1, cpu=2, memory="16Gi", copies=5)),
             {**RESERVED, "reservedMemory": ONE_SIDED, "topologyManagerPolicy": "single-numa-node"},
-            " Leave nodePools[0].kubelet.reservedMemory out: without it all pods are admitted in every order.",
+            " Leave reservedMemory out: without it all pods are admitted in every order.",
         ),
     ],
 )  # fmt: skip
@@ -85,7 +85,7 @@ def test_where_no_single_field_helps_models_of_one_pool_are_to_be_parted():
         kubelet={"topologyManagerPolicy": "single-numa-node", "memoryManagerPolicy": "Static"},
     )
     assert message.endswith(
-        "the pod needs 4 GPUs, 8 CPUs and 400.0 GiB. Give the models pools of their own (taints keep others off), or leave topologyManagerPolicy out."
+        "the pod needs 4 GPUs, 8 CPUs and 400.0 GiB. Leave topologyManagerPolicy out. Give the models pools of their own (taints keep others off)."
     )
 
 
