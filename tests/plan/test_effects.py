@@ -272,6 +272,12 @@ def place(raw: Any, path: str) -> tuple[Any, str] | None:
     return (raw, name) if isinstance(raw, dict) else None
 
 
+def _mirror_distances(raw: Any, distances: list[int]) -> None:
+    """Distances hold both ways: those of the first NUMA node to the others are theirs to it."""
+    for node, distance in zip(raw["nodePools"][0]["topology"]["numaNodes"][1:], distances[1:], strict=False):
+        node["distances"] = [distance, *node["distances"][1:]]
+
+
 @lru_cache(maxsize=256)
 def planned(text: str) -> ClusterPlan:
     return plan_stack(parse_cluster_document(json.loads(text)))
@@ -320,6 +326,8 @@ def test_every_key_has_an_effect_or_says_that_it_has_none(path: str) -> None:
             if counts.get(repr(value)):
                 continue
             section[key] = value
+            if path.endswith(".distances"):
+                _mirror_distances(raw, value)
             try:
                 other = planned(json.dumps(raw))
             except NumawiseError:
