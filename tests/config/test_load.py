@@ -29,7 +29,7 @@ def problems_of(document: object) -> dict[str, str]:
         ("models[0].tensorParallelSize", "4", "'4' is a string; it has to be a whole number"),
         ("models[0].tensorParallelSize", 4.5, "4.5 is a number; it has to be a whole number"),
         ("models[0].tensorParallelSize", True, "True is a boolean; it has to be a whole number"),
-        ("models[0].replicas", 0, "0 is out of range: greater than or equal to 1"),
+        ("models[0].replicas", -1, "-1 is out of range: greater than or equal to 0"),
         ("models[0].gpuMemoryUtilization", 90, "for 90 percent write 0.9"),
         ("models[0].gpuMemoryUtilization", 0, "lies above 0"),
         ("models[0].resources.memory", "128GB", "write 128G"),
@@ -83,7 +83,7 @@ def test_a_wrong_value_is_named_with_its_path_and_the_way_out(path: str, value: 
 
 
 def test_all_problems_are_found_in_one_pass() -> None:
-    document = with_change("models[0].replicas", 0)
+    document = with_change("models[0].replicas", -1)
     document["nodePools"][0]["nodess"] = 1
     document["namespce"] = "x"
     assert set(problems_of(document)) == {"models[0].replicas", "nodePools[0].nodess", "namespce"}
@@ -184,7 +184,7 @@ def test_an_adopted_object_has_two_or_three_parts(entry: str) -> None:
 @pytest.mark.parametrize(
     ("path", "least", "most"),
     [
-        ("models[0].replicas", 1, 2**31 - 1),
+        ("models[0].replicas", 0, 2**31 - 1),
         ("models[0].blockSize", 1, 2**31 - 1),
         ("models[0].strategy.maxSurge", 0, 2**31 - 1),
         ("nodePools[0].rollout.generation", 1, 2**31 - 1),
