@@ -21,6 +21,7 @@ from infra.errors import CheckError, NumawiseError
 from infra.observe.check import Ownership, check
 from infra.observe.client import Client
 from infra.observe.look import observe
+from infra.observe.managed_fields import fields_of_owner
 from infra.observe.pool_nodes import Starved, lost_labels, selection, starved_models, with_selected_nodes, without_missing_nodes
 from infra.observe.remembered import CLUSTER_OUTPUT, RELEASED_OUTPUT, Remembered, cluster_uid, rebuilt
 from infra.plan.cluster import plan_stack
@@ -28,6 +29,7 @@ from infra.plan.model import ClusterPlan
 from infra.render.labels import FIELD_MANAGER, POOL, field_manager, owner
 from infra.render.nodes import NodeResources
 from infra.render.parts import keys_of, stack_parts
+from infra.render.serving.earlier_forms import Kept, kept_workloads, with_kept
 from infra.render.serving.model import endpoints
 from infra.report.plan import plan_as_json
 
@@ -55,6 +57,7 @@ class Found:
     nodes: NodeResources = field(default_factory=NodeResources)
     starved: tuple[Starved, ...] = ()
     cluster_uid: str = ""
+    kept: tuple[Kept, ...] = ()  # workloads that keep forms of an earlier release
 
 
 def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, before: Remembered) -> Found:
@@ -75,8 +78,17 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, befor
     for warning in (*selection(plan, bound, observation.nodes), *lost, *warnings):
         pulumi.log.warn(str(warning))
     there = {node.name for node in observation.nodes}
+    final = without_missing_nodes(bound, observation)
+    kept = kept_workloads(
+        final,
+        stack_parts(final, stack=settings.stack, secrets=settings.secrets),
+        fields_of_owner(observation.workloads, ownership.labels),
+        credentials=settings.credentials,
+    )
+    for one in kept:
+        pulumi.log.info(str(one.why))
     return Found(
-        plan=without_missing_nodes(bound, observation),
+        plan=final,
         nodes=NodeResources(
             earlier_names=before.label_resources,
             there=min(there, default=""),
@@ -84,6 +96,7 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, befor
         ),
         starved=starved_models(settings.config, bound, observation),
         cluster_uid=uid,
+        kept=kept,
     )
 
 
@@ -105,7 +118,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Settings, 
     waiting = {name for starved in found.starved for name in starved.models}
     declared: dict[str, PartComponent] = {}
     answers: dict[str, pulumi.Input[dict[str, Any]]] = {}
-    for part in stack_parts(plan, stack=settings.stack, secrets=settings.secrets, nodes=found.nodes):
+    for part in with_kept(stack_parts(plan, stack=settings.stack, secrets=settings.secrets, nodes=found.nodes), found.kept):
         after = [resource for key in part.after for resource in declared[key].resources]
         if part.key not in serving:
             component = PartComponent(part, declaring, after=after, opts=options)
