@@ -49,7 +49,7 @@ def _gate_checksum(model: ModelPlan, planned: dict[str, Any], live: Live) -> str
     found = (live.template.get("metadata", {}).get("annotations") or {}).get(CHECKSUM)
     if found is None:
         return ""
-    planned["metadata"].setdefault("annotations", {}).setdefault(CHECKSUM, found)
+    _annotate(planned, CHECKSUM, found)
     return f"the annotation {CHECKSUM}"
 
 
@@ -113,12 +113,19 @@ def _kept(index: int, model: ModelPlan, planned: Manifest, running: Mapping[str,
             for form in EARLIER_FORMS:
                 if words := form(model, template, Live(template=live, ready=ready)):
                     said[words] = None
-    except (KeyError, ValueError):  # another's objects may have any shape: nothing of it is kept
+        same = bool(said) and _what_pods_are(manifest, credentials) == _what_pods_are(running, "")
+    except (KeyError, ValueError):  # of a shape that no release gave it
         return None
-    if not said or _what_pods_are(manifest, credentials) != _what_pods_are(running, ""):
+    if not same:
         return None
     message = f"keeps {' and '.join(said)} of an earlier release until its next change: its pods run on, and do the same without"
     return Kept(key=key_of(planned), manifest=manifest, why=Diagnosis.info(f"models[{index}]", "KeepsEarlierForm", message))
+
+
+def _annotate(template: dict[str, Any], key: str, value: str) -> None:
+    """Anew: the templates of a group may share what they have in common."""
+    metadata = template["metadata"]
+    template["metadata"] = {**metadata, "annotations": {**metadata.get("annotations", {}), key: value}}
 
 
 def _main_container(template: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,9 +136,8 @@ def _what_pods_are(manifest: Mapping[str, Any], credentials: str) -> Any:
     """All of a workload whose change makes new pods, with the checksum of the stack's secrets on each template, in a form that compares."""
     spec = copy.deepcopy({key: manifest["spec"].get(key) for key in ("template", "leaderWorkerTemplate", "networkConfig")})
     for template in pod_templates({"spec": {key: value for key, value in spec.items() if value is not None}}):
-        annotations = template["metadata"].setdefault("annotations", {})
         if credentials:
-            annotations[CREDENTIALS_CHECKSUM] = credentials
+            _annotate(template, CREDENTIALS_CHECKSUM, credentials)
     return _comparable(spec)
 
 
