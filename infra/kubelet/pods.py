@@ -104,9 +104,9 @@ class Pod:
             return True
         return self.priority is not None and other.priority is not None and self.priority > other.priority
 
-    def qos(self, *, pod_level: bool) -> str:
-        """The QoS class; `pod_level`: whether the feature gate PodLevelResources is on."""
-        if pod_level and self.has_pod_level_resources:
+    def qos(self, *, pod_level: bool, empty_level_counts: bool) -> str:
+        """The QoS class; `pod_level`: whether the gate PodLevelResources is on, `empty_level_counts`: PodLevelResourcesFixKubeletQOSClass is off."""
+        if pod_level and (self.has_pod_level_resources or (empty_level_counts and self.pod_requests is not None)):
             return _qos_of(self.pod_requests or {}, self.pod_limits or {})
         found: str | None = None
         for container in self.all_containers:

@@ -46,8 +46,6 @@ from infra.plan.service_names import NamedModel, service_name_problems
 from infra.plan.sizing import EqualModels, SizedModel
 from infra.plan.trial import Outcome, Trials
 
-NEWEST_PROVEN = "1.37"  # the kubelet whose admission code the simulator follows and is held against
-
 
 def plan_stack(config: StackConfig) -> ClusterPlan:
     """The plan of one stack. Pure: reads nothing but the catalog's own files; the same input gives the same plan.
@@ -89,14 +87,6 @@ def _plan(config: StackConfig, known: _Known) -> _Planned:
         with _collected(problems, model=path, pool=pool.path):
             sized[index] = known.models.size(model, path, pool)
             warnings += (warning.placed(model=path, pool=pool.path) for warning in sized[index].warnings)
-    if config.kubernetes_version != NEWEST_PROVEN:
-        warnings.append(
-            Diagnosis.warning(
-                path="kubernetesVersion",
-                code="AdmissionNotProven",
-                message=f"is {config.kubernetes_version}: admission is proven against the kubelet of {NEWEST_PROVEN}, and older ones differ in places",
-            )
-        )
     warnings += _device_group_warnings(config, hardware)
     warnings += keys_without_effect(config)
     pools: list[PoolPlan] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.kubelet.configuration.fields import FIELDS
-from infra.kubelet.configuration.versions import PROVEN
+from infra.kubelet.configuration.versions import NEWEST
 from tests.kubelet.generate import generate
 from tests.kubelet.generate_fields import field_case
 from tests.kubelet.generate_pods import crowded_case, pinned_case
@@ -20,7 +20,7 @@ from tests.kubelet.generate_pods import crowded_case, pinned_case
 Answers = list[list[Any]]
 
 # One folder a Kubernetes minor whose kubelet was asked.
-FIXTURES = Path(__file__).with_name("fixtures") / PROVEN
+FIXTURES = Path(__file__).with_name("fixtures") / NEWEST
 BEHAVIOURS = FIXTURES / "behaviours.json.gz"
 CORNERS = FIXTURES / "corners.json.gz"
 ANSWERS = FIXTURES / "answers.json.gz"

@@ -100,7 +100,6 @@ def test_a_new_row_is_a_field_everywhere(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("infra.kubelet.configuration.validate._BOUNDS", {row.name: row.bounds})
     monkeypatch.setattr("infra.plan.pool.fields.FIELDS", table)
     monkeypatch.setattr("infra.plan.pool.platforms.FIELDS", table)
-    monkeypatch.setattr(decode, "_INITIAL", {name: field.initial for name, field in table.items()})
     field_flags.cache_clear()
     rules_of.cache_clear()
     try:

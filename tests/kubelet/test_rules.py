@@ -15,6 +15,7 @@ from infra.kubelet.admission import pod_validation
 from infra.kubelet.admission.node_fit import NodeAllocatable, preempt, shortages
 from infra.kubelet.admission.pod_defaults import with_pod_level_defaults
 from infra.kubelet.configuration.validate import parse_cpu_set
+from infra.kubelet.configuration.versions import rules_of
 from infra.kubelet.managers.cpu_assignment import _thousandths
 from infra.kubelet.managers.cpu_topology import cpu_ids, cpu_list
 from infra.kubelet.managers.hints import MaskSpace, ResourceHints, mask_space, masks_of, masks_with_at_least, positions
@@ -130,9 +131,9 @@ def test_who_may_push_out_whom(mine: int | None, other: int | None, preempts: bo
 @pytest.mark.parametrize("seed", range(150))
 def test_the_short_way_of_validation_says_what_the_long_one_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = [Pod.from_dict(step) for step in case_of("crowded", 50_000 + seed)["pods"] if not step.get("remove")]
-    short = [pod_validation.pod_errors(p, pod_level=True) for p in pods]
+    short = [pod_validation.pod_errors(p, rules_of("1.37"), pod_level=True) for p in pods]
     monkeypatch.setattr(pod_validation, "_plainly_valid", lambda requests, limits: False)
-    assert [pod_validation.pod_errors(p, pod_level=True) for p in pods] == short
+    assert [pod_validation.pod_errors(p, rules_of("1.37"), pod_level=True) for p in pods] == short
 
 
 @pytest.mark.parametrize(
@@ -165,21 +166,25 @@ def test_no_devices_at_pod_level() -> None:
 )
 def test_what_the_api_server_fills_in_at_pod_level(level: dict, fixed: bool, requests: dict, limits: dict) -> None:
     one = {"name": "c", "requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "3", "memory": "2Gi"}}
-    filled = with_pod_level_defaults(Pod.from_dict({"name": "a", "containers": [one], "resources": level}), fixed=fixed)
+    filled = with_pod_level_defaults(
+        Pod.from_dict({"name": "a", "containers": [one], "resources": level}), rules_of("1.37"), fixed=fixed
+    )
     assert (filled.pod_requests, filled.pod_limits) == (requests, limits)
 
 
 def test_no_limit_is_filled_in_where_a_container_has_none() -> None:
     containers = [{"name": "c", "limits": {"cpu": "1"}}, {"name": "d"}]
     filled = with_pod_level_defaults(
-        Pod.from_dict({"name": "a", "containers": containers, "resources": {"requests": {"cpu": "2"}}}), fixed=True
+        Pod.from_dict({"name": "a", "containers": containers, "resources": {"requests": {"cpu": "2"}}}),
+        rules_of("1.37"),
+        fixed=True,
     )
     assert (filled.pod_requests, filled.pod_limits) == ({"cpu": 2000}, {})
 
 
 def test_a_pod_without_pod_level_resources_stays_the_same() -> None:
     plain = Pod.from_dict(pod("a", cpu=1))
-    assert with_pod_level_defaults(plain, fixed=True) is plain
+    assert with_pod_level_defaults(plain, rules_of("1.37"), fixed=True) is plain
 
 
 def test_shortages_are_named_in_the_kubelets_order() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from infra.config.load import load_stack_file, parse_cluster_document, stack_file
 from infra.errors import NumawiseError
+from infra.kubelet.configuration.versions import SUPPORTED
 from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan
 from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
@@ -212,9 +213,11 @@ def test_a_node_stands_in_one_pool_only() -> None:
     assert "a node belongs to one pool" in problems_of(document)["nodePools[1].nodeNames[0]"]
 
 
-def test_below_the_proven_version_the_plan_warns() -> None:
-    warned = plan(with_change("kubernetesVersion", "1.35")).warnings
-    assert "AdmissionNotProven" in {warning.code for warning in warned}
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_every_supported_version_is_planned_without_a_reservation_about_it(version: str) -> None:
+    assert not [
+        warning for warning in plan(with_change("kubernetesVersion", version)).warnings if warning.path == "kubernetesVersion"
+    ]
 
 
 def test_decided_sizes_fit_and_stay_in_one_numa_node_where_they_can() -> None:

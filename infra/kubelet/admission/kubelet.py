@@ -211,12 +211,13 @@ class Kubelet:
         """What the kubelet does with the next pod. ConfigError where the document is no pod at all."""
         if not isinstance(pod, Pod):
             pod = Pod.from_dict(pod)
+        rules = self.node.configuration.rules
         if self.node.pod_level_resources:
-            pod = with_pod_level_defaults(pod, fixed=self.node.pod_level_fixed_defaults)
-        errors = pod_errors(pod, pod_level=self.node.pod_level_resources)
+            pod = with_pod_level_defaults(pod, rules, fixed=self.node.pod_level_fixed_defaults)
+        errors = pod_errors(pod, rules, pod_level=self.node.pod_level_resources)
         if errors:
             return PodResult(pod.name, False, "InvalidPod", "; ".join(errors), "apiserver")
-        qos = pod.qos(pod_level=self.node.pod_level_resources)
+        qos = pod.qos(pod_level=self.node.pod_level_resources, empty_level_counts=self.node.empty_pod_level_counts)
         uid = f"uid-{self._next_uid}"
         self._next_uid += 1
         admission = _Admission(uid, pod, qos, {}, 0, {}, {})
@@ -225,7 +226,7 @@ class Kubelet:
         try:
             self._admit_topology(admission)
             preempted = self._admit_fit(pod, counted)
-            if pod.has_pod_level_resources and not self.node.pod_level_resources:
+            if pod.has_pod_level_resources and not self.node.pod_level_resources and rules.refuses_unsupported_pod_level:
                 raise _Refused("podfeatures", "PodLevelResourcesNotSupported", "PodLevelResources feature gate is disabled")
         except _Refused as refusal:
             self._release(uid)

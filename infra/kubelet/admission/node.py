@@ -34,6 +34,7 @@ from infra.kubelet.managers.cpu_topology import CPUTopology, CPUTopologyError, c
 from infra.kubelet.managers.devices import DeviceManager
 from infra.kubelet.managers.hints import mask_space, positions
 from infra.kubelet.managers.memory import StaticMemoryManager
+from infra.kubelet.managers.pod_level import PodLevelTreatment
 from infra.kubelet.managers.topology import DEFAULT_MAX_NUMA_NODES, NONE, SINGLE_NUMA_NODE, TopologyPolicy, topology_policy
 from infra.kubelet.quantity import NANO, round_up
 from infra.kubelet.resource_names import is_extended_resource
@@ -62,6 +63,7 @@ class Node:
     memory: StaticMemoryManager | None
     pod_level_resources: bool
     pod_level_fixed_defaults: bool
+    empty_pod_level_counts: bool
     pod_level_managers: bool
 
     def ids(self, nodes: int) -> tuple[int, ...]:
@@ -95,8 +97,9 @@ def start_node(
     pod_level, managers = gates["PodLevelResources"], gates["PodLevelResources"] and gates["PodLevelResourceManagers"]
     space = _space(machine)
     device_manager = DeviceManager(devices, machine, space, device_nodes_only=configuration.rules.device_hints_on_device_nodes_only)
-    cpus = _cpu_manager(machine, configuration, reservation, specific_cpus, pod_level_managers=managers)
-    memory = _memory_manager(machine, configuration, reservation, pod_level_managers=managers)
+    treatment = PodLevelTreatment(managed=managers, skipped=_skips_pod_level(configuration))
+    cpus = _cpu_manager(machine, configuration, reservation, specific_cpus, treatment)
+    memory = _memory_manager(machine, configuration, reservation, treatment)
     over = [
         f"{name}: the reservation of {amount_text(name, amount)} is larger than the capacity of {amount_text(name, capacity[name])}"
         for name, amount in reservation.items()
@@ -128,8 +131,17 @@ def start_node(
         memory=memory,
         pod_level_resources=pod_level,
         pod_level_fixed_defaults=gates["PodLevelResourcesFixDefaulting"],
+        empty_pod_level_counts=not gates["PodLevelResourcesFixKubeletQOSClass"],
         pod_level_managers=managers,
     )
+
+
+def _skips_pod_level(configuration: Configuration) -> bool:
+    rules, gates = configuration.rules, configuration.gates
+    on = gates["PodLevelResources"]
+    if on and gates["PodLevelResourceManagers"]:
+        return False
+    return rules.managers_skip_pod_level and (on or rules.managers_skip_pod_level_where_off)
 
 
 def _space(machine: Machine) -> Any:
@@ -219,7 +231,7 @@ def _topology_manager(machine: Machine, configuration: Configuration) -> Topolog
 
 
 def _cpu_manager(
-    machine: Machine, configuration: Configuration, reservation: Mapping[str, int], specific: int, *, pod_level_managers: bool
+    machine: Machine, configuration: Configuration, reservation: Mapping[str, int], specific: int, pod_level: PodLevelTreatment
 ) -> StaticCPUManager | None:
     stage, path = "cpumanager", "cpuManagerPolicyOptions"
     topology = _discover(machine, stage)
@@ -260,7 +272,7 @@ def _cpu_manager(
         reserved = reserve_cpus(topology, specific, count, parsed, configuration.rules)
     except (AllocationError, KubeletHangs) as error:
         raise KubeletRefuses(stage, (f"{error}; the machine has {topology.cpu_count} CPUs",)) from None
-    return StaticCPUManager(topology, _space(machine), reserved, parsed, configuration.rules, pod_level_managers=pod_level_managers)
+    return StaticCPUManager(topology, _space(machine), reserved, parsed, configuration.rules, pod_level)
 
 
 def _cpu_options(configuration: Configuration, options: Mapping[str, str]) -> CPUManagerOptions:
@@ -281,7 +293,7 @@ def _cpu_options(configuration: Configuration, options: Mapping[str, str]) -> CP
 
 
 def _memory_manager(
-    machine: Machine, configuration: Configuration, reservation: Mapping[str, int], *, pod_level_managers: bool
+    machine: Machine, configuration: Configuration, reservation: Mapping[str, int], pod_level: PodLevelTreatment
 ) -> StaticMemoryManager | None:
     stage, policy = "memorymanager", configuration["memoryManagerPolicy"]
     if policy == "None":
@@ -327,7 +339,7 @@ def _memory_manager(
                 "policy Static needs some on at least one NUMA node",
             ),
         )
-    return StaticMemoryManager(machine, _space(machine), reserved, pod_level_managers=pod_level_managers)
+    return StaticMemoryManager(machine, _space(machine), reserved, configuration.rules, pod_level)
 
 
 def _mismatch(configuration: Configuration, name: str, given: int, needed: int) -> str:

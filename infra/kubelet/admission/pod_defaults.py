@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from infra.kubelet.configuration.versions import VersionRules
 from infra.kubelet.pods import Pod, aggregate
 from infra.kubelet.resource_names import HUGEPAGES_PREFIX, is_pod_level_resource
 
 
-def with_pod_level_defaults(pod: Pod, *, fixed: bool) -> Pod:
+def with_pod_level_defaults(pod: Pod, rules: VersionRules, *, fixed: bool) -> Pod:
     """The pod with requests and limits of the pod level completed from those of its containers; the same pod where it names none.
 
     `fixed`: as since 1.37 (gate PodLevelResourcesFixDefaulting); before, requests were filled in only where there were limits, and limits of
@@ -20,7 +21,7 @@ def with_pod_level_defaults(pod: Pod, *, fixed: bool) -> Pod:
     requests, limits, int64 = dict(pod.pod_requests or {}), dict(pod.pod_limits or {}), dict(pod.pod_int64)
     container_limits = aggregate([c.limits for c in pod.containers], pod.init_containers, requests=False)
     for name, amount in container_limits.items():
-        if name.startswith(HUGEPAGES_PREFIX) and name not in requests:
+        if name.startswith(HUGEPAGES_PREFIX) and not (rules.pod_level_covers_only_named and name in requests):
             limits.setdefault(name, amount)
     if fixed or limits:
         container_requests = aggregate([c.requests for c in pod.containers], pod.init_containers, requests=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from infra.diagnosis import shown
+from infra.kubelet.configuration.versions import VersionRules
 from infra.kubelet.pods import Container, Pod, ResourceList, aggregate, whole
 from infra.kubelet.quantity import parse_quantity
 from infra.kubelet.resource_names import (
@@ -20,7 +21,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _RESTART_POLICIES = ("Always", "Never", "OnFailure")
 
 
-def pod_errors(pod: Pod, *, pod_level: bool) -> list[str]:
+def pod_errors(pod: Pod, rules: VersionRules, *, pod_level: bool) -> list[str]:
     """Why the API server would refuse the pod, each with its path; empty for a valid pod."""
     errors: list[str] = []
     if not pod.name or len(pod.name) > 253 or not _DNS_SUBDOMAIN.fullmatch(pod.name):
@@ -39,7 +40,7 @@ def pod_errors(pod: Pod, *, pod_level: bool) -> list[str]:
             errors += _container_errors(container, path)
     if pod_level and pod.pod_requests is not None and pod.pod_limits is not None:
         errors += _requirement_errors(pod.pod_requests, pod.pod_limits, "spec.resources", level=True)
-        errors += _consistency_errors(pod, pod.pod_requests, pod.pod_limits)
+        errors += _consistency_errors(pod, pod.pod_requests, pod.pod_limits, only_named=rules.pod_level_covers_only_named)
     if pod.has_overhead:
         errors += _requirement_errors({}, pod.overhead, "spec.overhead", level=False)
     return errors
@@ -130,13 +131,13 @@ def _divisible(name: str, amount: int) -> bool:
     return size.nano > 0 and size.nano % 10**9 == 0 and whole(amount) % size.value == 0
 
 
-def _consistency_errors(pod: Pod, requests: ResourceList, limits: ResourceList) -> list[str]:
+def _consistency_errors(pod: Pod, requests: ResourceList, limits: ResourceList, *, only_named: bool) -> list[str]:
     errors = []
     for name, amount in aggregate([c.requests for c in pod.containers], pod.init_containers, requests=True).items():
-        if name in requests and amount > requests[name]:
+        if amount > requests.get(name, amount if only_named else 0):
             errors.append(f"spec.resources.requests[{name}]: must be greater than or equal to aggregate container requests")
     for name, amount in aggregate([c.limits for c in pod.containers], pod.init_containers, requests=False).items():
-        if name.startswith(HUGEPAGES_PREFIX) and name in limits and amount > limits[name]:
+        if only_named and name.startswith(HUGEPAGES_PREFIX) and name in limits and amount > limits[name]:
             errors.append(f"spec.resources.limits[{name}]: must be greater than or equal to aggregate container limits")
     for index, container in enumerate(pod.containers):
         for name, amount in container.limits.items():

@@ -26,9 +26,6 @@ DEFAULT_EVICTION_HARD = {
 }
 
 
-_INITIAL = {name: field.initial for name, field in FIELDS.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """A decoded and defaulted configuration: `fields` by their names in YAML (durations in nanoseconds), and the feature gates."""
@@ -44,8 +41,8 @@ class Configuration:
 
 def load(document: Mapping[str, Any], *, kubernetes_version: str) -> Configuration:
     """Decodes and defaults a configuration; KubeletRefuses at stage `load` where the kubelet could not."""
-    fields = dict(_INITIAL)
     rules = rules_of(kubernetes_version)
+    fields = dict(rules.initial)
     unknown = []
     try:
         for name, value in document.items():

@@ -1,7 +1,7 @@
 """Feature gates: which a kubelet of a Kubernetes version knows, their defaults, and what setting them does.
 
-`feature_gates.json` holds each gate's history as the kubelet's own registry lists it (recorded from v1.37.2), so that defaults
-of earlier versions follow from it.
+`feature_gates.json` holds what the kubelet of each supported version registers: a kubelet's own history of a gate does not say what an
+earlier one did, since gates are dropped and histories rewritten.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from infra.diagnosis import did_you_mean
-from infra.kubelet.configuration.versions import parse_version
+from infra.kubelet.configuration.versions import in_force
 
 _REGISTRY = Path(__file__).with_name("feature_gates.json")
 _ALL_ALPHA, _ALL_BETA = "AllAlpha", "AllBeta"
@@ -41,26 +41,32 @@ class FeatureGates:
         if on is not None:
             return on
         gate = self._known.get(name)
-        # A gate that the version does not know yet is off.
+        # A gate that the version does not know is off.
         return gate.default if gate is not None else False
+
+    def refuses(self, name: str) -> bool:
+        """Whether the version has the gate, and it is off."""
+        return name in self._known and not self[name]
 
 
 @cache
-def _registry() -> tuple[dict[str, list[list]], dict[str, list[str]]]:
+def _registry() -> tuple[dict[str, dict[str, list | None]], dict[str, dict[str, list[str]]]]:
     document = json.loads(_REGISTRY.read_text())
     return document["gates"], document["dependencies"]
 
 
 @cache
+def dependencies(kubernetes_version: str) -> Mapping[str, tuple[str, ...]]:
+    """Which other gates a gate of a version needs; checked since 1.35."""
+    found = {name: in_force(history, kubernetes_version) for name, history in _registry()[1].items()}
+    return {name: tuple(needs) for name, needs in found.items() if needs}
+
+
+@cache
 def known_gates(kubernetes_version: str) -> Mapping[str, Gate]:
     """All gates of a version such as "1.37"."""
-    wanted = parse_version(kubernetes_version)
-    gates: dict[str, Gate] = {}
-    for name, history in _registry()[0].items():
-        for version, default, stage, locked in history:
-            if parse_version(version) <= wanted:
-                gates[name] = Gate(default, stage, locked)
-    return gates
+    found = {name: in_force(history, kubernetes_version) for name, history in _registry()[0].items()}
+    return {name: Gate(*spec) for name, spec in found.items() if spec}
 
 
 @cache
@@ -93,7 +99,7 @@ def gates_of(kubernetes_version: str, settings: Mapping[str, bool]) -> tuple[Fea
             enabled[name] = value
     gates = FeatureGates(known, enabled)
     if not errors:
-        for name, needs in _registry()[1].items():
+        for name, needs in dependencies(kubernetes_version).items():
             off = [need for need in needs if not gates[need]]
             if off and gates[name]:
                 errors.append(f"{name} is enabled, but depends on features that are disabled: {off}")

@@ -48,7 +48,7 @@ class Field:
 
     `default` replaces the zero value of a plain type and the absence of a pointer; None: the zero value stays. `flag` is the command-line flag
     that stands for the field, or flags by the member of the struct that each sets (every such flag is deprecated in favour of the file).
-    `values`: all spellings there are (of a list: of its items). `bounds`: lowest and highest valid number. `options`: the keys of a map of
+    `earlier`: defaults of earlier versions by the version since which they hold, up to the one whose entry is the default. `values`: all spellings there are (of a list: of its items). `bounds`: lowest and highest valid number. `options`: the keys of a map of
     policy options, each with its stages by the version since which it has them. `since`, `removed`: the supported versions that know the field
     (empty: from the first, to the last). `platforms`: of the managed platforms that take only some fields, those that take this one.
     """
@@ -57,6 +57,7 @@ class Field:
     kind: Kind
     _: KW_ONLY
     default: Any = None
+    earlier: Mapping[str, Any] = field(default_factory=dict)
     flag: str | Mapping[str, str] = ""
     values: tuple[str, ...] = ()
     bounds: tuple[int, int | None] | None = None
@@ -284,7 +285,7 @@ _TABLE = (
     Field("enableProfilingHandler", pointer(BOOL), default=True),
     Field("enableDebugFlagsHandler", pointer(BOOL), default=True),
     Field("seccompDefault", pointer(BOOL), default=False, platforms=_AKS),
-    Field("memoryThrottlingFactor", pointer(FLOAT64)),
+    Field("memoryThrottlingFactor", pointer(FLOAT64), earlier={"1.33": 0.9, "1.37": None}),
     Field("memoryReservationPolicy", STRING, default="None", values=("None", "TieredReservation"), since="1.36"),
     Field("registerWithTaints", _TAINTS, flag="register-with-taints"),
     Field("registerNode", pointer(BOOL), default=True, flag="register-node"),
@@ -292,7 +293,7 @@ _TABLE = (
     Field("localStorageCapacityIsolation", pointer(BOOL), default=True, flag="local-storage-capacity-isolation"),
     Field("containerRuntimeEndpoint", STRING, default="unix:///run/containerd/containerd.sock", flag="container-runtime-endpoint"),
     Field("imageServiceEndpoint", STRING, flag="image-service-endpoint"),
-    Field("failCgroupV1", pointer(BOOL), default=True, flag="fail-cgroupv1"),
+    Field("failCgroupV1", pointer(BOOL), default=True, earlier={"1.33": False, "1.35": True}, flag="fail-cgroupv1"),
     Field("userNamespaces", pointer(struct(idsPerPod=pointer(INT64)))),
 )
 FIELDS: Mapping[str, Field] = {row.name: row for row in _TABLE}

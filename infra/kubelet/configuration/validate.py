@@ -107,7 +107,7 @@ def _images(c: Configuration) -> Iterator[str]:
     oldest, youngest = c["imageMaximumGCAge"], c["imageMinimumGCAge"]
     if oldest and not c.gates["ImageMaximumGCAge"]:
         yield "imageMaximumGCAge: needs the feature gate ImageMaximumGCAge"
-    if min(youngest, oldest) < 0:
+    if oldest < 0 or (youngest < 0 and c.rules.checks_minimum_image_age):
         yield "imageMinimumGCAge, imageMaximumGCAge: must not be negative"
     if 0 < oldest <= youngest:
         yield "imageMaximumGCAge: must be greater than imageMinimumGCAge"
@@ -279,8 +279,8 @@ def _user_namespaces(c: Configuration) -> Iterator[str]:
 
 def _logging_and_tracing(c: Configuration) -> Iterator[str]:
     version = c["showHiddenMetricsForVersion"]
-    if version and not re.fullmatch(r"1\.36", version):
-        yield f"showHiddenMetricsForVersion: {shown(version)} must be the version before the kubelet's own, like 1.36"
+    if version and version != c.rules.previous:
+        yield f"showHiddenMetricsForVersion: {shown(version)} must be the version before the kubelet's own, {c.rules.previous}"
     logging = c["logging"]
     if logging["flushFrequency"] <= 0:
         yield "logging.flushFrequency: must be greater than zero"
@@ -299,6 +299,9 @@ def _logging_and_tracing(c: Configuration) -> Iterator[str]:
     for kind, options in logging["options"].items():
         if (options["splitStream"] or options["infoBufferSize"].value) and not c.gates["LoggingAlphaOptions"]:
             yield f"logging.options.{kind}: needs the feature gate LoggingAlphaOptions"
+    if c["tracing"] is not None and c.gates.refuses("KubeletTracing"):
+        yield "tracing: needs the feature gate KubeletTracing"
+        return
     tracing = c["tracing"] or {}
     rate, endpoint = tracing.get("samplingRatePerMillion"), tracing.get("endpoint")
     if rate is not None and not 0 <= rate <= 1_000_000:
@@ -321,7 +324,7 @@ def _endpoint(endpoint: str) -> Iterator[str]:
 
 def _memory_qos(c: Configuration) -> Iterator[str]:
     factor, policy, on = c["memoryThrottlingFactor"], c["memoryReservationPolicy"], c.gates["MemoryQoS"]
-    if factor is not None and not on and factor != _PREVIOUS_THROTTLING_FACTOR:
+    if c.rules.throttling_needs_gate and factor is not None and not on and factor != _PREVIOUS_THROTTLING_FACTOR:
         yield "memoryThrottlingFactor: needs the feature gate MemoryQoS"
     if factor is not None and not 0 < factor <= 1:
         yield f"memoryThrottlingFactor: {factor} must be greater than 0 and at most 1"

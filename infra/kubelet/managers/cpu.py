@@ -17,6 +17,7 @@ from infra.kubelet.managers.hints import (
     masks_with_at_least,
     positions,
 )
+from infra.kubelet.managers.pod_level import PodLevelTreatment
 from infra.kubelet.pods import GUARANTEED, Container, Pod
 
 
@@ -55,15 +56,14 @@ class StaticCPUManager:
         reserved: int,
         options: CPUManagerOptions,
         rules: VersionRules,
-        *,
-        pod_level_managers: bool,
+        pod_level: PodLevelTreatment,
     ) -> None:
         self.topology = topology
         self.space = space
         self.reserved = reserved
         self.reserved_cores = topology.siblings(reserved)
         self.options = options
-        self.pod_level_managers = pod_level_managers
+        self.pod_level = pod_level
         self.strategy = strategy_of(topology, options, rules)
         self._cpu_masks = space.submasks(topology.numa_with_cpus)
 
@@ -75,14 +75,14 @@ class StaticCPUManager:
         """How many exclusive CPUs a container gets: its request if that is whole and the pod Guaranteed, else 0."""
         if qos != GUARANTEED:
             return 0
-        if self.pod_level_managers and pod.has_pod_level_resources and not container.has_guaranteed_resources:
+        if self.pod_level.managed and pod.has_pod_level_resources and not container.has_guaranteed_resources:
             return 0
         cpus, rest = divmod(container.requests.get("cpu", 0), 1000)
         return 0 if rest else cpus
 
     def pod_guaranteed_cpus(self, pod: Pod, qos: str) -> int:
         """The same for the pod as a whole (pod scope)."""
-        if self.pod_level_managers and pod.has_pod_level_resources:
+        if self.pod_level.managed and pod.has_pod_level_resources:
             cpus, rest = divmod((pod.pod_requests or {}).get("cpu", 0), 1000)
             return cpus if qos == GUARANTEED and not rest else 0
         widest = sidecars = 0
@@ -97,7 +97,7 @@ class StaticCPUManager:
     # Hints
     def container_hints(self, state: CPUState, pod: Pod, qos: str, container: Container, reusable: int) -> ProviderHints | None:
         requested = self.guaranteed_cpus(pod, qos, container)
-        if requested == 0 or (pod.has_pod_level_resources and not self.pod_level_managers):
+        if requested == 0 or (pod.has_pod_level_resources and self.pod_level.skipped):
             return None
         return {"cpu": self._hints(state.shared & ~self.reserved, reusable, requested)}
 
@@ -105,11 +105,10 @@ class StaticCPUManager:
         requested = self.pod_guaranteed_cpus(pod, qos)
         if requested == 0:
             return None
-        if pod.has_pod_level_resources:
-            if not self.pod_level_managers:
-                return None
-            if self._empty_shared_pool(pod, qos):
-                return {"cpu": UNSATISFIABLE}
+        if pod.has_pod_level_resources and self.pod_level.skipped:
+            return None
+        if pod.has_pod_level_resources and self.pod_level.managed and self._empty_shared_pool(pod, qos):
+            return {"cpu": UNSATISFIABLE}
         return {"cpu": self._hints(state.shared & ~self.reserved, 0, requested)}
 
     def _hints(self, available: int, reusable: int, requested: int) -> ResourceHints:
@@ -141,7 +140,7 @@ class StaticCPUManager:
     ) -> int:
         """Gives the container its CPUs and returns what later containers of the pod may reuse."""
         count = self.guaranteed_cpus(pod, qos, container)
-        if count == 0 or (pod.has_pod_level_resources and not self.pod_level_managers):
+        if count == 0 or (pod.has_pod_level_resources and self.pod_level.skipped):
             return reusable
         self._check_smt(state, count)
         cpus = self._allocate(state, count, nodes, reusable)
@@ -238,7 +237,7 @@ class StaticCPUManager:
         if not containers:
             # A pod-level allocation that failed half-way leaves no container behind, and the kubelet never looks at it again.
             return
-        bubble = state.pods.pop(uid, None) if self.pod_level_managers else None
+        bubble = state.pods.pop(uid, None) if self.pod_level.managed else None
         if bubble is not None:
             state.shared |= bubble
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from infra.kubelet.configuration.versions import VersionRules
 from infra.kubelet.faults import AllocationError, EmptyPodSharedPoolError, KubeletPanics
 from infra.kubelet.machine import Machine
 from infra.kubelet.managers.hints import (
@@ -20,6 +21,7 @@ from infra.kubelet.managers.hints import (
     masks_with_at_least,
     positions,
 )
+from infra.kubelet.managers.pod_level import PodLevelTreatment
 from infra.kubelet.managers.topology import TopologyHint
 from infra.kubelet.pods import GUARANTEED, Container, Pod
 from infra.kubelet.quantity import NANO, format_quantity
@@ -65,10 +67,16 @@ class StaticMemoryManager:
     """The static policy on one machine. `reserved` is what reservedMemory keeps per node (by position) and resource, in bytes."""
 
     def __init__(
-        self, machine: Machine, space: MaskSpace, reserved: dict[int, dict[str, int]], *, pod_level_managers: bool
+        self,
+        machine: Machine,
+        space: MaskSpace,
+        reserved: dict[int, dict[str, int]],
+        rules: VersionRules,
+        pod_level: PodLevelTreatment,
     ) -> None:
         self.space = space
-        self.pod_level_managers = pod_level_managers
+        self.pod_level = pod_level
+        self._skips_empty_requests = rules.memory_manager_skips_empty_requests
         nodes = sorted(machine.numa_nodes, key=lambda node: node.id)
         self.allocatable: dict[str, tuple[int, ...]] = {}
         tables: list[dict[str, int]] = []
@@ -99,13 +107,13 @@ class StaticMemoryManager:
     # Requests
     def container_request(self, pod: Pod, container: Container) -> dict[str, int]:
         """Memory and huge pages that a container has to itself, in bytes; AllocationError where one is no int64."""
-        if self.pod_level_managers and pod.has_pod_level_resources and not container.has_guaranteed_resources:
+        if self.pod_level.managed and pod.has_pod_level_resources and not container.has_guaranteed_resources:
             return {}
         return _as_int64({name: container.int64[name] for name in container.requests if is_memory(name)})
 
     def pod_request(self, pod: Pod) -> dict[str, int]:
         """The same for the pod as a whole (pod scope)."""
-        if self.pod_level_managers and pod.has_pod_level_resources:
+        if self.pod_level.managed and pod.has_pod_level_resources:
             requests = _as_int64({name: pod.pod_int64[name] for name in pod.pod_requests or {} if is_memory(name)})
             return {name: size for name, size in requests.items() if size > 0}
         widest: dict[str, int] = {}
@@ -126,7 +134,7 @@ class StaticMemoryManager:
     def container_hints(
         self, state: MemoryState, pod: Pod, qos: str, container: Container, reusable: Reusable
     ) -> ProviderHints | None:
-        if qos != GUARANTEED or (pod.has_pod_level_resources and not self.pod_level_managers):
+        if qos != GUARANTEED or (pod.has_pod_level_resources and self.pod_level.skipped):
             return None
         try:
             requested = self.container_request(pod, container)
@@ -141,11 +149,10 @@ class StaticMemoryManager:
             requested = self.pod_request(pod)
         except AllocationError:
             return None
-        if pod.has_pod_level_resources:
-            if not self.pod_level_managers:
-                return None
-            if self._empty_shared_pool(pod):
-                return dict.fromkeys(requested, UNSATISFIABLE)
+        if pod.has_pod_level_resources and self.pod_level.skipped:
+            return None
+        if pod.has_pod_level_resources and self.pod_level.managed and self._empty_shared_pool(pod):
+            return dict.fromkeys(requested, UNSATISFIABLE)
         return self._provider_hints(state, requested, {}) if requested else None
 
     def _provider_hints(self, state: MemoryState, requested: dict[str, int], reusable: Reusable) -> ProviderHints | None:
@@ -194,10 +201,10 @@ class StaticMemoryManager:
         self, state: MemoryState, uid: str, pod: Pod, qos: str, container: Container, hint: TopologyHint, reusable: Reusable
     ) -> None:
         """Gives the container its memory; `reusable` (what earlier init containers leave to the pod) is updated."""
-        if qos != GUARANTEED or (pod.has_pod_level_resources and not self.pod_level_managers):
+        if qos != GUARANTEED or (pod.has_pod_level_resources and self.pod_level.skipped):
             return
         requested = self.container_request(pod, container)
-        if not requested:
+        if not requested and self._skips_empty_requests:
             return
         nodes = self._settle(state, requested, hint, reusable)
         here = reusable.get(nodes, {})
@@ -308,7 +315,7 @@ class StaticMemoryManager:
             state.blocks[uid] = mine
         else:
             del state.blocks[uid]
-        of_pod = state.pod_blocks.get(uid) if self.pod_level_managers else None
+        of_pod = state.pod_blocks.get(uid) if self.pod_level.managed else None
         if of_pod is not None:
             if uid not in state.blocks:
                 self._free(state, of_pod)

@@ -13,7 +13,7 @@ from typing import Any
 from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.drop_in import drop_in_of
 from infra.kubelet.configuration.merge import merged
-from infra.kubelet.configuration.versions import PROVEN
+from infra.kubelet.configuration.versions import NEWEST
 from infra.kubelet.managers.topology import RESTRICTED, SINGLE_NUMA_NODE
 from infra.units import parse_bytes
 
@@ -36,7 +36,7 @@ class KubeletPlan:
     @cached_property
     def effective(self) -> Mapping[str, Any]:
         """What a kubelet of these nodes runs: base and drop-in as it merges them."""
-        return merged(self.base, self.drop_in, kubernetes_version=PROVEN) if self.base else self.fields
+        return merged(self.base, self.drop_in, kubernetes_version=NEWEST) if self.base else self.fields
 
     def value_of(self, name: str) -> Any:
         """What holds in the kubelet: the field as it is given or as the base has it, or the default. A map that is given is not completed."""
@@ -103,4 +103,4 @@ def default_of(name: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _defaults() -> Mapping[str, Any]:
-    return load({}, kubernetes_version=PROVEN).fields
+    return load({}, kubernetes_version=NEWEST).fields

@@ -10,7 +10,7 @@ from infra.diagnosis import Diagnosis
 from infra.kubelet.configuration.decode import load
 from infra.kubelet.configuration.fields import FIELDS, RESTRICTING_PLATFORMS
 from infra.kubelet.configuration.go_types import WrongType
-from infra.kubelet.configuration.versions import PROVEN
+from infra.kubelet.configuration.versions import NEWEST
 from infra.offers import LEFT_OUT, POOL, Offer
 
 
@@ -53,7 +53,7 @@ class PlatformFields:
         """Whether a value, written out, says what the platform's nodes have without it: their own file's value, or the kubelet's default."""
         if name not in self.unavailable or name in varying_of(self.platform):
             return False
-        there = load(base_of(self.platform), kubernetes_version=PROVEN).fields[name]
+        there = load(base_of(self.platform), kubernetes_version=NEWEST).fields[name]
         try:
             given = FIELDS[name].kind.decode(value, name)
         except WrongType:
