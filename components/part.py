@@ -12,6 +12,7 @@ from components.apply import apply
 from components.base import Component
 from components.rolled_out import RolloutWaits
 from infra.kinds import kind_of
+from infra.observe.rollouts import WORKLOAD_KINDS
 from infra.render.labels import DECLARED
 from infra.render.manifest import Manifest, checksum
 from infra.render.part import Object, Part
@@ -97,4 +98,7 @@ class PartComponent(Component):
             )
             if child.wait.explain:
                 options.hooks = pulumi.ResourceHookBinding(on_error=[self.declaring.explain])
+            elif kind_of(child.manifest).kind in WORKLOAD_KINDS:
+                room = self.declaring.waits.room.hook
+                options.hooks = pulumi.ResourceHookBinding(before_create=[room], before_update=[room])
         return options

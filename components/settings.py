@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.config.cluster import StackConfig
-from infra.config.load import CLUSTER_KEY, cluster_document, parse_cluster_document
+from infra.config.load import CLUSTER_KEY, cluster_document, parse_cluster_document, unknown_keys
 from infra.errors import ConfigError
 from infra.observe.secrets import given_twice
 from infra.render.manifest import checksum
@@ -34,6 +34,8 @@ def load_settings() -> Settings:
             CLUSTER_KEY,
             "holds a secret; make it a key of its own (pulumi config set --secret numawise:hubToken) or name an existing Secret",
         )
+    if unknown := list(unknown_keys(pulumi.runtime.get_config_env())):
+        raise ConfigError(unknown)
     document = reader.get_object("cluster")
     if document is None:
         document = cluster_document({"config": {}}, source=f"stacks/Pulumi.{stack}.yaml")

@@ -13,7 +13,6 @@ from infra.observe.client import ApiError, Client
 from infra.observe.leader_worker_sets import observe_group_controller
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
 from infra.observe.node_fit import Taint
-from infra.observe.rollouts import WORKLOAD_KINDS
 from infra.plan.model import ClusterPlan
 from infra.units import format_millicpu, parse_millicpu
 
@@ -32,7 +31,7 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
     planned = _planned(plan, raw_nodes)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         nodes = tuple(pool.map(lambda raw: _node(client, raw, raw["metadata"]["name"] in planned), raw_nodes))
-        found = dict(zip(wanted := tuple(wanted), pool.map(lambda key: client.find(key.path), wanted), strict=True))
+        found = dict(zip(wanted := tuple(wanted), pool.map(lambda key: _labels(client, key), wanted), strict=True))
     names = {plan.namespace.name, plan.system_namespace, *(model.namespace for model in plan.models)}
     namespaces = {
         name: labels
@@ -44,8 +43,7 @@ def observe(plan: ClusterPlan, client: Client, wanted: Iterable[ObjectKey]) -> C
         server_version=version,
         nodes=nodes,
         pods=pods,
-        objects={key: raw["metadata"].get("labels") or {} for key, raw in found.items() if raw is not None},
-        workloads={key: raw for key, raw in found.items() if raw is not None and key.kind in WORKLOAD_KINDS},
+        objects={key: labels for key, labels in found.items() if labels is not None},
         namespaces=namespaces,
         claims=_claims(client, {(m.namespace, m.engine.storage.existing_claim) for m in plan.models}),
         secrets=_secrets(client, {(m.namespace, m.engine.credentials_secret) for m in plan.models if m.engine.credentials_secret}),

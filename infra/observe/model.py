@@ -66,7 +66,6 @@ class ClusterObservation:
     objects: Mapping[ObjectKey, Mapping[str, str]] = field(
         default_factory=dict
     )  # those of the plan's objects that exist: their labels
-    workloads: Mapping[ObjectKey, Mapping[str, Any]] = field(default_factory=dict)  # the Deployments and the like among them, whole
     namespaces: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # labels of the namespaces that the plan names and that exist

@@ -310,7 +310,10 @@ def test_adopted_objects_and_no_others_take_their_fields_from_whoever_set_them(t
     assert not any(force in json.dumps(resource.inputs) for resource in declare_plan(cluster_plan(), tmp_path).resources)
 
 
-def test_labels_are_applied_only_where_the_node_is_there(run: Run) -> None:
+def test_labels_are_applied_only_where_the_node_is_there_and_models_start_once_there_is_room(run: Run) -> None:
     for resource in objects_of(run):
-        expected = ("numawise-node-exists",) * 2 if resource.type.endswith(":NodePatch") else ()
+        if resource.type == "kubernetes:apps/v1:Deployment" and "VllmDeployment" in resource.parent:
+            expected = ("numawise-room",) * 2
+        else:
+            expected = ("numawise-node-exists",) * 2 if resource.type.endswith(":NodePatch") else ()
         assert resource.before_hooks == expected, resource.urn

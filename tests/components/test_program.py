@@ -71,7 +71,7 @@ def refused(document: Mapping[str, Any] | None, **options: Any) -> str:
 
 
 def test_all_problems_of_the_document_come_at_once_as_sentences() -> None:
-    document = with_change("models[0].replicas", 0) | {"surprise": 1}
+    document = with_change("models[0].replicas", -1) | {"surprise": 1}
     text = refused(document)
     assert text.startswith("2 problems:\n")
     assert "models[0].replicas:" in text

@@ -247,12 +247,3 @@ def test_with_the_annotation_no_right_on_the_kubelet_is_needed() -> None:
     raw["metadata"]["annotations"] = {"numawise.dev/observed-kubelet-config": '{"maxPods": 7}'}
     (node,) = observe(PLAN, Forbidding({}, {"/api/v1/nodes": [raw]}), ()).nodes
     assert (node.kubelet, node.kubelet_unreadable) == ({"maxPods": 7}, "")
-
-
-def test_workloads_of_the_plan_are_seen_whole_and_other_objects_by_their_labels() -> None:
-    deployment, service = (ObjectKey(kind=kind, namespace="x", name="m") for kind in ("Deployment", "Service"))
-    raw = {"metadata": {"labels": {"a": "b"}, "managedFields": [{"manager": "m"}]}, "spec": {"replicas": 1}}
-    absent = ObjectKey(kind="LeaderWorkerSet", namespace="x", name="m")
-    seen = look(objects={deployment.path: raw, service.path: raw}, wanted=(deployment, service, absent))
-    assert seen.objects == {deployment: {"a": "b"}, service: {"a": "b"}}
-    assert seen.workloads == {deployment: raw}

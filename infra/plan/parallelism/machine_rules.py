@@ -36,7 +36,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
     if shape.partition is not None and not shape.partition.upper().startswith("SPX") and tensor > 1:
         return Refusal(
             rule="PartitionedDevice",
-            message=f"the devices of {shape.id} are partitions ({shape.partition}); tensor parallel {tensor} over partitions is refused",
+            message=f"the devices of {shape.name} are partitions ({shape.partition}); tensor parallel {tensor} over partitions is refused",
             offers=(Offer.of("use 1", ("model.tensorParallelSize", 1)),),
             remedy="Or set the cards to SPX.",
         )
@@ -44,7 +44,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
         stages = ceil(tensor / shape.gpus)
         return Refusal(
             rule="TensorParallelOverNodes",
-            message=f"tensor parallel {tensor} needs {stages} machines of {shape.id} ({shape.gpus} GPUs each), and no RDMA with GPUDirect is "
+            message=f"tensor parallel {tensor} needs {stages} machines of {shape.name} ({shape.gpus} GPUs each), and no RDMA with GPUDirect is "
             "declared between them",
             offers=tuple(_stages_instead(architecture, machines, size, constraints)),
         )
@@ -53,7 +53,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
         group = tensor_group(shape, machines.accelerator, tensor, size.gpus_per_pod)
         return Refusal(
             rule="SingleNumaNode",
-            message=f"{size.gpus_per_pod} GPUs need {group.numa_nodes or 'several'} NUMA nodes of {shape.id} ({limit} each); single-numa-node admits 1",
+            message=f"{size.gpus_per_pod} GPUs need {group.numa_nodes or 'several'} NUMA nodes of {shape.name} ({limit} each); single-numa-node admits 1",
             offers=tuple(_within_a_numa_node(architecture, size, limit, constraints)),
         )
     capacity = replicas_that_fit(machines, size, constraints.pods_per_node)
@@ -62,7 +62,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
         return Refusal(
             rule="NotEnoughMachines",
             message=f"{constraints.replicas} replica{'s' if constraints.replicas > 1 else ''} of {size.pods_per_replica} pod{'s' if size.pods_per_replica > 1 else ''} "
-            f"with {size.gpus_per_pod} GPUs each do not go on {nodes} machine{'s' if nodes > 1 else ''} of {shape.id} ({shape.gpus} GPUs{apart}): "
+            f"with {size.gpus_per_pod} GPUs each do not go on {nodes} machine{'s' if nodes > 1 else ''} of {shape.name} ({shape.gpus} GPUs{apart}): "
             f"there is room for {capacity}",
             offers=tuple(_room_for_replicas(machines, size, constraints, capacity)),
             field="replicas",
