@@ -98,8 +98,6 @@ class NodePool(Wire):
                     f"taints[{index}]", f"is a second {taint.effect} taint of {taint.key}; a node takes one of each key and effect"
                 )
             tainted.add((taint.key, taint.effect))
-        if twice := [name for name, times in Counter(tenant.name for tenant in self.co_tenants).items() if times > 1]:
-            raise FieldError("coTenants", f"names {twice[0]} twice; write perNode: 2, or give each a name of its own")
         return self
 
     @property

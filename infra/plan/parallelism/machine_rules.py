@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
 from infra.offers import MOST_NODES_OFFERED, Offer, beside_each_other, more_nodes
@@ -110,13 +109,7 @@ def _room_for_replicas(machines: Machines, size: Size, constraints: SizeConstrai
         yield beside_each_other()
     if capacity:
         yield Offer.of(f"use replicas {capacity}", ("model.replicas", capacity))
-    nodes = machines.nodes
-    while replicas_that_fit(replace(machines, nodes=nodes), size, constraints.pods_per_node) < constraints.replicas:
-        missing = constraints.replicas - replicas_that_fit(replace(machines, nodes=nodes), size, constraints.pods_per_node)
-        per_step = max(
-            1, machines.shape.gpus // size.gpus_per_pod if constraints.pods_per_node is None else constraints.pods_per_node
-        )
-        nodes += -(-missing // per_step) * size.pods_per_replica if nodes % size.pods_per_replica == 0 else 1
+    nodes = -(-constraints.replicas // _pods_beside(machines, size, constraints.pods_per_node)) * size.pods_per_replica
     if nodes <= MOST_NODES_OFFERED:
         yield more_nodes(nodes)
 
@@ -133,7 +126,10 @@ def _valid(architecture: Architecture, constraints: SizeConstraints, most: int) 
 
 def replicas_that_fit(machines: Machines, size: Size, pods_per_node: int | None) -> int:
     """Replicas of this size on empty machines; the pods of one replica stand on different machines."""
+    return (machines.nodes // size.pods_per_replica) * _pods_beside(machines, size, pods_per_node)
+
+
+def _pods_beside(machines: Machines, size: Size, pods_per_node: int | None) -> int:
+    """Pods of the model on one empty machine."""
     per_node = machines.shape.gpus // size.gpus_per_pod
-    if pods_per_node is not None:
-        per_node = min(per_node, pods_per_node)
-    return (machines.nodes // size.pods_per_replica) * per_node
+    return per_node if pods_per_node is None else min(per_node, pods_per_node)
