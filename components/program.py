@@ -22,6 +22,7 @@ from infra.errors import CheckError, NumawiseError
 from infra.observe.check import Ownership, check
 from infra.observe.client import Client
 from infra.observe.look import observe
+from infra.observe.managed_fields import fields_of_owner
 from infra.observe.pool_nodes import Starved, lost_labels, selection, starved_models, with_selected_nodes, without_missing_nodes
 from infra.observe.remembered import CLUSTER_OUTPUT, RELEASED_OUTPUT, Remembered, cluster_uid, rebuilt
 from infra.observe.rollouts import look_at_rollouts
@@ -31,6 +32,7 @@ from infra.plan.model import ClusterPlan
 from infra.render.labels import FIELD_MANAGER, POOL, field_manager, owner
 from infra.render.nodes import NodeResources
 from infra.render.parts import keys_of, stack_parts
+from infra.render.serving.earlier_forms import Kept, kept_workloads, with_kept
 from infra.render.serving.model import endpoints, identities, workloads
 from infra.report.plan import plan_as_json
 
@@ -59,6 +61,7 @@ class Found:
     starved: tuple[Starved, ...] = ()
     cluster_uid: str = ""
     room: RoomPlan = field(default_factory=lambda: RoomPlan(taking={}))
+    kept: tuple[Kept, ...] = ()  # workloads that keep forms of an earlier release
 
 
 def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, before: Remembered) -> Found:
@@ -88,6 +91,14 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, befor
     for warning in (*selection(plan, bound, observation.nodes), *lost, *warnings, *room.warnings):
         pulumi.log.warn(str(warning))
     there = {node.name for node in observation.nodes}
+    kept = kept_workloads(
+        there_plan,
+        stack_parts(there_plan, stack=settings.stack, secrets=settings.secrets),
+        fields_of_owner(seen.workloads, ownership.labels),
+        credentials=settings.credentials,
+    )
+    for one in kept:
+        pulumi.log.info(str(one.why))
     return Found(
         plan=there_plan,
         nodes=NodeResources(
@@ -98,6 +109,7 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, befor
         starved=starved,
         cluster_uid=uid,
         room=room,
+        kept=kept,
     )
 
 
@@ -119,7 +131,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Settings, 
     waiting = {name for starved in found.starved for name in starved.models}
     declared: dict[str, PartComponent] = {}
     answers: dict[str, pulumi.Input[dict[str, Any]]] = {}
-    for part in stack_parts(plan, stack=settings.stack, secrets=settings.secrets, nodes=found.nodes):
+    for part in with_kept(stack_parts(plan, stack=settings.stack, secrets=settings.secrets, nodes=found.nodes), found.kept):
         after = [resource for key in part.after for resource in declared[key].resources]
         if part.key not in serving:
             component = PartComponent(part, declaring, after=after, opts=options)
