@@ -12,12 +12,15 @@ from components.apply import apply
 from components.base import Component
 from components.rolled_out import RolloutWaits
 from infra.kinds import kind_of
-from infra.render.manifest import Manifest
+from infra.observe.rollouts import WORKLOAD_KINDS
+from infra.render.labels import DECLARED
+from infra.render.manifest import Manifest, checksum
 from infra.render.part import Object, Part
 
-# Every object has it: so the provider waits until the object is there and its controller has seen it, and no longer.
+# The object itself says what it was declared as: so the provider waits until its own change is there, and no longer. Where it waits
+# for a field that the object had before, what it reads may be of the time before, and stands in the state as the outcome.
 # pulumi.com/skipAwait would skip the wait for its deletion too.
-_NO_WAIT = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
+_WAIT_FOR, _DECLARED_PATH = "pulumi.com/waitFor", f"{{.metadata.annotations['{DECLARED}']}}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,9 @@ class PartComponent(Component):
         if child.wait is None or not child.wait.program:
             return child.manifest
         metadata = child.manifest["metadata"]
-        annotations = {**metadata.get("annotations", {}), **_NO_WAIT}
+        declared = checksum(child.manifest)
+        own = {DECLARED: declared, _WAIT_FOR: f"jsonpath={_DECLARED_PATH}={declared}"}
+        annotations = {**metadata.get("annotations", {}), **own}
         return {**child.manifest, "metadata": {**metadata, "annotations": annotations}}
 
     def declared(self, child: Object, resource: pulumi.CustomResource) -> None:
@@ -93,4 +98,7 @@ class PartComponent(Component):
             )
             if child.wait.explain:
                 options.hooks = pulumi.ResourceHookBinding(on_error=[self.declaring.explain])
+            elif kind_of(child.manifest).kind in WORKLOAD_KINDS:
+                room = self.declaring.waits.room.hook
+                options.hooks = pulumi.ResourceHookBinding(before_create=[room], before_update=[room])
         return options

@@ -14,6 +14,7 @@ from components.hooks import explain_hook, node_exists_hook
 from components.part import Declaring, PartComponent
 from components.provider import provider, reach
 from components.rolled_out import RolloutWaits
+from components.room import Room
 from components.serving import ServingComponent
 from components.settings import Settings, load_settings
 from infra.diagnosis import Diagnosis
@@ -21,14 +22,18 @@ from infra.errors import CheckError, NumawiseError
 from infra.observe.check import Ownership, check
 from infra.observe.client import Client
 from infra.observe.look import observe
+from infra.observe.managed_fields import fields_of_owner
 from infra.observe.pool_nodes import Starved, lost_labels, selection, starved_models, with_selected_nodes, without_missing_nodes
 from infra.observe.remembered import CLUSTER_OUTPUT, RELEASED_OUTPUT, Remembered, cluster_uid, rebuilt
+from infra.observe.rollouts import look_at_rollouts
+from infra.observe.room import RoomPlan, plan_room
 from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan
 from infra.render.labels import FIELD_MANAGER, POOL, field_manager, owner
 from infra.render.nodes import NodeResources
 from infra.render.parts import keys_of, stack_parts
-from infra.render.serving.model import endpoints
+from infra.render.serving.earlier_forms import Kept, kept_workloads, with_kept
+from infra.render.serving.model import endpoints, identities, workloads
 from infra.report.plan import plan_as_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +60,8 @@ class Found:
     nodes: NodeResources = field(default_factory=NodeResources)
     starved: tuple[Starved, ...] = ()
     cluster_uid: str = ""
+    room: RoomPlan = field(default_factory=lambda: RoomPlan(taking={}))
+    kept: tuple[Kept, ...] = ()  # workloads that keep forms of an earlier release
 
 
 def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, before: Remembered) -> Found:
@@ -72,18 +79,37 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, befor
     )
     warnings = check(bound, observation, ownership)
     lost = lost_labels(bound, observation, before.label_resources, pool_label=POOL)
-    for warning in (*selection(plan, bound, observation.nodes), *lost, *warnings):
+    there_plan, starved = without_missing_nodes(bound, observation), starved_models(settings.config, bound, observation)
+    undeclared = {name for one in starved for name in one.models}
+    seen = look_at_rollouts(client, owner(settings.stack), pods=True)
+    room = plan_room(
+        there_plan,
+        workloads(there_plan),
+        seen,
+        undeclared=[key for key, name in identities(there_plan).items() if name in undeclared],
+    )
+    for warning in (*selection(plan, bound, observation.nodes), *lost, *warnings, *room.warnings):
         pulumi.log.warn(str(warning))
     there = {node.name for node in observation.nodes}
+    kept = kept_workloads(
+        there_plan,
+        stack_parts(there_plan, stack=settings.stack, secrets=settings.secrets),
+        fields_of_owner(seen.workloads, ownership.labels),
+        credentials=settings.credentials,
+    )
+    for one in kept:
+        pulumi.log.info(str(one.why))
     return Found(
-        plan=without_missing_nodes(bound, observation),
+        plan=there_plan,
         nodes=NodeResources(
             earlier_names=before.label_resources,
             there=min(there, default=""),
             released=tuple(sorted(node for node in before.label_resources if node not in there and node not in before.released)),
         ),
-        starved=starved_models(settings.config, bound, observation),
+        starved=starved,
         cluster_uid=uid,
+        room=room,
+        kept=kept,
     )
 
 
@@ -92,7 +118,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Settings, 
     access = reach(settings.config.connection, root=ROOT)
     found = look(settings, plan, access.client, last_update())
     plan, client = found.plan, access.client.patient
-    waits = RolloutWaits(client, owner(settings.stack))
+    waits = RolloutWaits(client, owner(settings.stack), Room(found.room, owner(settings.stack), client))
     declaring = Declaring(
         explain=explain_hook(client),
         existing=node_exists_hook(client),
@@ -105,7 +131,7 @@ def declare(settings: Settings, plan: ClusterPlan, *, look: Callable[[Settings, 
     waiting = {name for starved in found.starved for name in starved.models}
     declared: dict[str, PartComponent] = {}
     answers: dict[str, pulumi.Input[dict[str, Any]]] = {}
-    for part in stack_parts(plan, stack=settings.stack, secrets=settings.secrets, nodes=found.nodes):
+    for part in with_kept(stack_parts(plan, stack=settings.stack, secrets=settings.secrets, nodes=found.nodes), found.kept):
         after = [resource for key in part.after for resource in declared[key].resources]
         if part.key not in serving:
             component = PartComponent(part, declaring, after=after, opts=options)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pulumi
 
+from components.room import Room
 from infra.errors import NumawiseError
 from infra.kinds import ObjectKey
 from infra.observe.client import Client
@@ -27,7 +28,8 @@ _BETWEEN_PODS_SECONDS = 4.0
 class RolloutWaits:
     """The waits of one program: one look at a time for all of them, in a thread, so that the hooks of other workloads are served meanwhile."""
 
-    def __init__(self, client: Callable[[], Client | None], labels: Mapping[str, str]) -> None:
+    def __init__(self, client: Callable[[], Client | None], labels: Mapping[str, str], room: Room) -> None:
+        self.room = room
         self._client = client
         self._labels = labels
         self._outputs: list[pulumi.Output[Any]] = []
@@ -42,6 +44,7 @@ class RolloutWaits:
 
         async def wait(_: Any) -> Any:
             if not pulumi.runtime.is_dry_run() and self._client() is not None:
+                await self.room.restore(key)
                 await self.wait_for(key, timeout_seconds)
             return value
 

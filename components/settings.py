@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.config.cluster import StackConfig
-from infra.config.load import CLUSTER_KEY, cluster_document, parse_cluster_document
+from infra.config.load import CLUSTER_KEY, cluster_document, parse_cluster_document, unknown_keys
 from infra.errors import ConfigError
 from infra.observe.secrets import given_twice
+from infra.render.manifest import checksum
 from infra.render.names import SECRETS
 
 
@@ -19,6 +20,7 @@ class Settings:
     stack: str
     config: StackConfig
     secrets: Mapping[str, pulumi.Output[str]]  # `api-key` and `hub-token`, those that are set
+    credentials: str = ""  # the checksum of their values, as pod templates carry it; empty where none is set
 
 
 def load_settings() -> Settings:
@@ -32,11 +34,14 @@ def load_settings() -> Settings:
             CLUSTER_KEY,
             "holds a secret; make it a key of its own (pulumi config set --secret numawise:hubToken) or name an existing Secret",
         )
+    if unknown := list(unknown_keys(pulumi.runtime.get_config_env())):
+        raise ConfigError(unknown)
     document = reader.get_object("cluster")
     if document is None:
         document = cluster_document({"config": {}}, source=f"stacks/Pulumi.{stack}.yaml")
     secrets = {key: value for name, key in SECRETS.items() if (value := reader.get_secret(name)) is not None}
+    values = {key: value for name, key in SECRETS.items() if (value := reader.get(name)) is not None}
     config = parse_cluster_document(document)
     if twice := list(given_twice(config, secrets)):
         raise ConfigError(twice)
-    return Settings(stack=stack, config=config, secrets=secrets)
+    return Settings(stack=stack, config=config, secrets=secrets, credentials=checksum(values) if values else "")

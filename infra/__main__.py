@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +31,10 @@ COMMANDS = {
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit status: 0 done, 1 does not hold, 2 wrong input, 3 something is missing."""
     arguments = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding does not have is written with escapes, and stops no answer.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     if not arguments or arguments[0] in ("-h", "--help"):
         width = max(map(len, COMMANDS))
         print("usage: python -m infra COMMAND [options]\n\ncommands:")

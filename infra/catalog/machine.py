@@ -20,7 +20,7 @@ def missing_facts(shape: NodeShape, path: str) -> list[Diagnosis]:
         Diagnosis(
             path,
             "UnknownHardware",
-            f"the catalog does not know {shown} of {shape.id}, so that no admission can be proven, and nothing is guessed; write the facts inline as "
+            f"the catalog does not know {shown} of {shape.name}, so that no admission can be proven, and nothing is guessed; write the facts inline as "
             "`topology:` (python -m infra shape FILE... makes it from a node's lscpu, numactl -H and nvidia-smi topo -m).",
         )
     ]

@@ -191,6 +191,11 @@ class NodeShape:
         # shapes are keys of caches: all CPU lists of a large machine would be hashed each time
         return hash((self.id, self.accelerator, self.gpus, self.cpu_count, self.memory_bytes))
 
+    @property
+    def name(self) -> str:
+        """What a sentence calls it: its id, or that it was given."""
+        return "the given topology" if self.id == "inline" else self.id
+
     @cached_property
     def missing(self) -> tuple[str, ...]:
         """Names of the facts that are not known, as they are written inline: `numaNodes`, `threadsPerCore`, `numaNodes[0].memory`."""

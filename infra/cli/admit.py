@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from infra.errors import ConfigError, MissingError
+from infra.errors import ConfigError
 from infra.kubelet import simulate_case
 from infra.report.admit import admissions_as_json, admissions_as_text
 
@@ -56,8 +56,10 @@ def _read(name: str) -> list[Any]:
     path = "standard input" if name == "-" else name
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError.one("MissingFile", path, "there is no such file.") from None
     except OSError as error:
-        raise MissingError.one("MissingFile", path, f"cannot be read: {error.strerror}.") from None
+        raise ConfigError.one("FileUnreadable", path, f"cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError as error:
         raise ConfigError.one("BadJson", path, f"is not UTF-8 text (byte {error.start}).") from None
     try:
@@ -66,6 +68,19 @@ def _read(name: str) -> list[Any]:
         raise ConfigError.one("BadJson", f"{path}:{error.lineno}:{error.colno}", f"is no JSON: {error.msg}.") from None
     except (RecursionError, ValueError) as error:
         raise ConfigError.one("BadJson", path, f"cannot be read as JSON: {error}.") from None
+    if "\\ud" in text.lower():
+        document = _whole_characters(document)
     if not isinstance(document, list):
         raise ConfigError.one("BadCases", path, f"holds a {type(document).__name__}; write an array of cases: [{{...}}, ...].")
     return document
+
+
+def _whole_characters(value: Any) -> Any:
+    """Half a surrogate pair is no character: as in Go's decoder, U+FFFD takes its place."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_whole_characters(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(item) for key, item in value.items()}
+    return value

@@ -9,7 +9,8 @@ from typing import Any
 
 from infra.catalog.names import find_shape
 from infra.catalog.reading import type_name
-from infra.config.load import CLUSTER_KEY, read_yaml
+from infra.config.document import read_yaml, unfit_values
+from infra.config.load import CLUSTER_KEY
 from infra.diagnosis import Diagnosis, did_you_mean, shown
 from infra.errors import ConfigError
 from infra.plan.engine_version import split_image, version_of_tag
@@ -39,6 +40,8 @@ class ModelFile:
 def read_model_file(file: str, wanted: str | None) -> ModelFile:
     """The model that `file` describes; of several in a stack file the one called `wanted`. ConfigError where there is none."""
     document = read_yaml(Path(file))
+    if unfit := list(unfit_values(document)):
+        raise ConfigError(problem.at(f"{file}.{problem.path}" if problem.path else file) for problem in unfit[:20])
     if not isinstance(document, Mapping):
         raise ConfigError.one(
             "InvalidValue", file, f"holds {type_name(document)}; a config.json or a map with modelConfig is expected."
@@ -64,14 +67,18 @@ def _cluster(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return inner[CLUSTER_KEY]
     if isinstance(document.get(CLUSTER_KEY), Mapping):
         return document[CLUSTER_KEY]
-    return document if isinstance(document.get("models"), list) else None
+    return document if "models" in document or "nodePools" in document else None
 
 
 def _of_stack(cluster: Mapping[str, Any], file: str, wanted: str | None) -> ModelFile:
-    given = cluster.get("models")
-    models = [item for item in given if isinstance(item, Mapping)] if isinstance(given, list) else []
+    given = cluster.get("models") or []
+    if not isinstance(given, list):
+        raise ConfigError.one("InvalidValue", f"{file}.models", f"is {type_name(given)}; a list of models is expected.")
+    models = [item for item in given if isinstance(item, Mapping)]
     names = [str(item.get("name", "")) for item in models]
-    for index, item in enumerate(models):
+    for index, item in enumerate(given):
+        if not isinstance(item, Mapping):
+            continue
         if (wanted is None and len(models) == 1) or (wanted is not None and wanted in (item.get("name"), item.get("model"))):
             return _of_model(item, f"{file}.models[{index}]", None, gpu=_gpu_of_pool(cluster, item.get("nodePool"), file))
     raise ConfigError.one(

@@ -65,6 +65,8 @@ def _judged(machine: Machine, text: str) -> Judgement:
         gpus = parse_cpu_list(text)
     except ValueError:
         raise unreadable("--gpus", f"{shown(text)} is no list of GPU indices; write 0-3 or 1,2.") from None
+    if not gpus:
+        raise unreadable("--gpus", "names no GPU; write 0-3 or 1,2.")
     if machine.matrix is None or machine.matrix.links is None:
         raise unreadable("--gpus", "no output shows how the GPUs are linked; add `nvidia-smi topo -m`.")
     try:

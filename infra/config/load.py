@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import types
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
@@ -18,6 +18,7 @@ from infra.diagnosis import Diagnosis, below, did_you_mean, shown
 from infra.errors import ConfigError
 
 CLUSTER_KEY = "numawise:cluster"
+SECRET_KEYS = ("apiKey", "hubToken")  # beside the document, each numawise:NAME
 _WANTED = {
     "model_type": "mapping",
     "dict_type": "mapping",
@@ -45,7 +46,28 @@ def stack_file(stack: str, *, root: Path = Path()) -> Path:
 
 def load_stack_file(path: Path) -> StackConfig:
     """A stack file or a bare cluster document, validated; ConfigError with all its problems."""
-    return parse_cluster_document(cluster_document(read_yaml(path), source=str(path)))
+    content = read_yaml(path)
+    keys = content.get("config") if isinstance(content, Mapping) else None
+    unknown = list(unknown_keys(keys)) if isinstance(keys, Mapping) else []
+    try:
+        config = parse_cluster_document(cluster_document(content, source=str(path)))
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *unknown]) from None
+    if unknown:
+        raise ConfigError(unknown)
+    return config
+
+
+def unknown_keys(keys: Iterable[object]) -> Iterator[Diagnosis]:
+    """Keys of ours in a stack's configuration that nothing reads: a secret under a wrong name would never reach a pod."""
+    known = [CLUSTER_KEY, *(f"numawise:{name}" for name in SECRET_KEYS)]
+    strange = [key for key in keys if isinstance(key, str) and key.startswith("numawise:") and key not in known]
+    for key in strange[:MOST_OF_A_KIND]:
+        hint = (
+            did_you_mean(key.removeprefix("numawise:"), [name.removeprefix("numawise:") for name in known])
+            or f" Known are {', '.join(known)}."
+        )
+        yield Diagnosis(below("", key).removeprefix("."), "UnknownKey", f"is no known key of the stack's configuration.{hint}")
 
 
 def cluster_document(document: Any, *, source: str) -> Any:

@@ -132,7 +132,7 @@ class Model(Wire):
     model: str | None = None
     model_config_json: dict[str, Any] | None = Field(default=None, alias="modelConfig")
     vllm_version: str | None = None
-    replicas: PositiveInt = 1
+    replicas: NonNegativeInt = 1  # 0: described and planned, holding no GPUs
     tensor_parallel_size: PositiveInt | None = None
     pipeline_parallel_size: PositiveInt | None = None
     data_parallel_size: PositiveInt | None = None

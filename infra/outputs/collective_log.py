@@ -34,6 +34,11 @@ _GRAPH_BW = re.compile(r"=== System : maxBw ([\d.]+)(?: totalBw ([\d.]+))?")
 _PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels (\d+), (?:bw|speed) ([\d.]+)/[\d.]+, type ([A-Z0-9]+)/([A-Z0-9]+)")
 _ENVIRONMENT = re.compile(r"(NCCL_[A-Z0-9_]+|RCCL_[A-Z0-9_]+) set by environment to (\S+?)\.?\s*$")
 _GENERIC_WARN = re.compile(r"(?:NCCL|RCCL) WARN (.+?)\s*$")
+# A warning and the return of the call behind it (NCCLCHECK): `net.cc:687 -> 2`; 0 is success, 7 a call that goes on.
+_THREAD = re.compile(r"\S+:\d+:\d+ \[[^\]]*\]")
+_RETURNED = re.compile(r"(?:NCCL|RCCL) INFO (?P<where>\S+\.(?:cc|cu|c|cpp|h|hpp):\d+)(?: \([^)]*\))? -> (?P<status>[1-68])\s*$")
+_LONGEST_PREFIX = 400  # what stands before the message: time, pod, host, process, thread and device
+_MOST_THREADS, _MOST_FAILURES = 4096, 20
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled)")
 
 # Beginnings of lines that come once for each channel and rank and hold no fact that is judged here.
@@ -50,6 +55,7 @@ class CollectiveLog:
         self._distinct_edges = 0
         self._last: tuple[dict[str, int], str] | None = None
         self._begun: str | None = None
+        self._warned: dict[str, str] = {}  # by thread the last warning; empty where its failure is told already
 
     @property
     def collective_lines(self) -> int:
@@ -128,7 +134,7 @@ class CollectiveLog:
             self._facts.dropped_edges += 1
 
     def _host(self, prefix: str) -> str:
-        matches = _HOST.findall(prefix)
+        matches = _HOST.findall(prefix[-_LONGEST_PREFIX:])
         host = matches[-1] if matches else ""
         if len(self._facts.hosts) < 50_000:
             self._facts.hosts[prefix] = host
@@ -140,6 +146,9 @@ class CollectiveLog:
             return
         self._facts.collective_lines += 1
         self._begun = None
+        if info >= 0 and "->" in line and (match := _RETURNED.search(line)):
+            self._failed(line, match["where"], int(match["status"]))
+            return
         if info >= 0 and line.startswith(_DULL, info + 6):
             if "->" in line and line.startswith("Channel ", info + 6) and " : " in line:
                 self._begun = line.rstrip("\r\n")
@@ -172,16 +181,36 @@ class CollectiveLog:
             self._facts.environment[match[1]] = match[2]
         self._warn(line)
 
+    def _failed(self, line: str, where: str, status: int) -> None:
+        """A call returned an error: the warning before it in its thread says which; the callers' returns that follow are the same failure."""
+        warning = self._warned.get(_thread(line))
+        if warning == "":
+            return
+        self._remember(line, "")
+        form = re.sub(r"0x[0-9a-fA-F]+|\d+", "#", warning or where)
+        if form in self._facts.failures or len(self._facts.failures) < _MOST_FAILURES:
+            first = self._facts.failures.get(form, (warning or "", where, status, 0))
+            self._facts.failures[form] = (*first[:3], first[3] + 1)
+
+    def _remember(self, line: str, warning: str) -> None:
+        if len(self._warned) < _MOST_THREADS:
+            self._warned[_thread(line)] = warning
+
     def _warn(self, line: str) -> None:
+        warning = _GENERIC_WARN.search(line) if " WARN " in line else None
+        if warning is not None:
+            self._remember(line, warning[1][:200])
         for rule in WARNINGS:
             if rule.marker in line and (match := rule.pattern.search(line)):
+                if rule.severity == "error":
+                    self._remember(line, "")
                 groups = {name: value or "?" for name, value in match.groupdict().items()}
                 known = self._facts.warnings.get(rule.code)
                 message = rule.message.format(**groups)
                 self._facts.warnings[rule.code] = (rule, known[1] if known else message, (known[2] if known else 0) + 1)
                 return
-        if " WARN " in line and (match := _GENERIC_WARN.search(line)):
-            text = match[1][:200]
+        if warning is not None:
+            text = warning[1][:200]
             form = re.sub(r"0x[0-9a-fA-F]+|\d+", "#", text)
             if form in self._facts.generic or len(self._facts.generic) < 20:
                 first, count = self._facts.generic.get(form, (text, 0))
@@ -203,6 +232,12 @@ class CollectiveLog:
             if host:
                 host_of.setdefault(self_rank, host)
         return judge(self._facts, edges, host_of, unread)
+
+
+def _thread(line: str) -> str:
+    """`host:pid:tid [device]`, which begins each line of a thread; empty where the log has lost it."""
+    match = _THREAD.search(line[:_LONGEST_PREFIX])
+    return match[0] if match else ""
 
 
 def _parse_edge(text: str) -> tuple[Edge, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -102,6 +103,7 @@ class CollectiveFacts:
     environment: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, tuple[WarningRule, str, int]] = field(default_factory=dict)
     generic: dict[str, tuple[str, int]] = field(default_factory=dict)
+    failures: dict[str, tuple[str, str, int, int]] = field(default_factory=dict)  # by form: warning, place, status, times
 
 
 def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str], unread: int) -> CollectiveVerdict:
@@ -206,7 +208,11 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
                 remedy=rule.remedy,
             )
         )
+    findings += _failures(facts)
+    failed = {warning for warning, *_ in facts.failures.values()}
     for text, count in facts.generic.values():
+        if text in failed:
+            continue
         findings.append(
             Diagnosis.info(
                 path="",
@@ -249,6 +255,29 @@ def judge(facts: CollectiveFacts, edges: Counter[Edge], host_of: dict[int, str],
         lines=facts.lines,
         collective_lines=facts.collective_lines,
     )
+
+
+_STATUS = {
+    1: "an unhandled error of CUDA or HIP",
+    2: "an unhandled error of the system",
+    3: "an internal error",
+    4: "an invalid argument",
+    5: "an invalid use",
+    6: "an error of a remote process or of the network",
+}
+
+
+def _failures(facts: CollectiveFacts) -> Iterator[Diagnosis]:
+    """Calls of the library that returned an error, whatever the warning before says."""
+    for warning, where, status, count in facts.failures.values():
+        said = f': "{warning}"' if warning else ""
+        times = f" ({count} times)" if count > 1 else ""
+        yield Diagnosis(
+            path="",
+            code="CallFailed",
+            message=f"a call of the library failed with {_STATUS.get(status, f'status {status}')} at {where}{times}{said}.",
+            remedy="Look at the lines before it, and at the other ranks' logs around that time.",
+        )
 
 
 def _verdict(

@@ -91,6 +91,14 @@ WARNINGS = (
         "Mount an emptyDir with medium: Memory at /dev/shm (the container's own is 64 MB).",
     ),
     _rule(
+        "SharedMemoryLost",
+        "attaching to shared memory segment",
+        r"Error while attaching to shared memory segment (?P<segment>\S+)(?: \(size (?P<size>\d+)\))?",
+        "error",
+        "a segment of shared memory ({segment}, {size} bytes) is not there for a rank that has to attach to it.",
+        "Keep the ranks of a node in one pod, or give their pods one /dev/shm; look whether the rank that makes it ended before.",
+    ),
+    _rule(
         "LockedMemoryLimit",
         "annot allocate memory",
         r"(?:Call to )?ibv_(?:reg_mr|create_cq|create_qp|reg_dmabuf)\S*.*annot allocate memory",

@@ -1,13 +1,14 @@
 """How near two GPUs are, and which GPU sets are best.
 
 The order: NVLink (more links first) or xGMI (fewer hops first), then PIX, PXB, PHB (on AMD any PCIe), NODE, SYS (once printed SOC).
-A set is judged by its worst link, then by the NUMA nodes that it touches, then by the sum of its links, then by the lowest GPU indices.
+A set is judged by its worst link, then by the NUMA nodes that it is known to touch (a GPU whose node is not known comes after those
+whose is), then by the sum of its links, then by the lowest GPU indices.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -107,7 +108,7 @@ def best_set(machine: GpuLinks, size: int) -> GpuSet | None:
     inside = [machine.link(group[0], group[1]) if len(group) > 1 else None for group in groups]
     between = [[machine.link(a[0], b[0]) for b in groups] for a in groups]
     numa = [machine.numa.get(group[0]) for group in groups]
-    best_score: tuple[int, int, int] | None = None
+    best_score: tuple[int, int, bool, int] | None = None
     best_gpus: tuple[int, ...] = ()
     ties = 0
     taken: list[int] = [0] * len(groups)
@@ -120,7 +121,7 @@ def best_set(machine: GpuLinks, size: int) -> GpuSet | None:
             raise ValueError(f"{len(machine.gpus)} GPUs without any symmetry have too many sets of {size}")
         if left == 0:
             touched = {numa[i] for i, count in enumerate(taken) if count}
-            score = (worst, len(touched), total)
+            score = (worst, _known_nodes(touched), None in touched, total)
             if best_score is not None and score > best_score:
                 return
             gpus = tuple(sorted(gpu for i, count in enumerate(taken) for gpu in groups[i][:count]))
@@ -168,6 +169,11 @@ def best_set(machine: GpuLinks, size: int) -> GpuSet | None:
     return GpuSet(gpus=best_gpus, worst=worst_link, numa_nodes=best_score[1], ties=ties)
 
 
+def _known_nodes(nodes: Iterable[Hashable | None]) -> int:
+    """On how many NUMA nodes GPUs lie at least: one whose node is not known may be on any of the others'."""
+    return max(len({node for node in nodes if node is not None}), 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """A chosen set against the best of its size: `bad` where a nearer class of link was to be had, `degraded` where only NUMA nodes or
@@ -191,7 +197,7 @@ def judge(machine: GpuLinks, gpus: Sequence[int]) -> Judgement:
     if any(link is None for link in links) or best is None:
         return Judgement(verdict="unknown", reason="links between them cannot be read", best=best)
     worst = max(link for link in links if link is not None)
-    nodes = len({machine.numa.get(gpu) for gpu in chosen})
+    nodes = _known_nodes(machine.numa.get(gpu) for gpu in chosen)
     named = ", ".join(map(str, best.gpus))
     if worst.kind != best.worst.kind:
         return Judgement(

@@ -93,6 +93,9 @@ def _report(first: int, fields: Mapping[str, str]) -> Report:
         text = fields.get(name)
         match = re.match(r"\d{1,6}$", text) if text is not None else None
         numbers[name] = int(match[0]) if match else None
+        if name == "threads_per_core" and numbers[name] == 0:
+            numbers[name] = None
+            notes.add("Thread(s) per core: 0 is no number of threads")
         if text is not None and match is None and text not in ("-", ""):
             notes.add(f"{name.replace('_', ' ')}: {text[:30]!r} is no number")
         if f"{name} again" in fields:

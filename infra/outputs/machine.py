@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -122,6 +122,7 @@ def contradictions(machine: Machine) -> tuple[str, ...]:
     for (one, count), (other, other_count) in combinations(counted, 2):
         if count != other_count:
             found.append(f"{one} shows {count} GPUs and {other} {other_count}")
+    found += _links_that_differ(machine)
     lscpu, numactl = machine.first("lscpu"), machine.first("numactl-H")
     if lscpu is not None and numactl is not None and not lscpu.cut and not numactl.cut:
         if lscpu.fields["nodes"] != numactl.fields["nodes"]:
@@ -139,6 +140,19 @@ def contradictions(machine: Machine) -> tuple[str, ...]:
         if beyond:
             found.append(f"nvidia-smi puts GPUs on NUMA node {max(beyond)} and {nodes.kind} shows {nodes.fields['nodes']} nodes")
     return tuple(found)
+
+
+def _links_that_differ(machine: Machine) -> Iterator[str]:
+    """Matrices of two tools that join the same two GPUs by NVLink or xGMI here and by PCIe there."""
+    matrices = [report for report in machine.reports if report.kind in MATRIX_KINDS and not report.fields.get("pcie_only")]
+    for one, other in combinations(matrices, 2):
+        if one.links is None or other.links is None or one.links.gpus != other.links.gpus:
+            continue
+        for a, b in combinations(one.links.gpus, 2):
+            here, there = one.links.link(a, b), other.links.link(a, b)
+            if here is not None and there is not None and here.kind != there.kind:
+                yield f"{one.kind} joins GPUs {a} and {b} by {here.label} and {other.kind} by {there.label}"
+                break
 
 
 def is_flat_view(report: Report) -> str | None:

@@ -44,6 +44,8 @@ def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> I
     lscpu = machine.first("lscpu")
     if lscpu is None or lscpu.fields["threads_per_core"] is None:
         missing("the number of threads of a core", "`lscpu`")
+    if lscpu is not None and (split := _split_core(lscpu)):
+        problems.append(Diagnosis(path=source, code="OfflineCpus", message=split))
     sizes = _node_sizes(machine)
     if sizes is None:
         missing("the memory of each NUMA node", "`numactl -H`")
@@ -82,6 +84,20 @@ def shape_of(machine: Machine, *, sku: str | None = None, source: str = "") -> I
     # What is handed out must be what a stack file takes.
     shape_from_topology(topology, path="topology")
     return InlineShape(topology=topology, remarks=tuple(remarks))
+
+
+def _split_core(lscpu: Report) -> str:
+    """Why a plan cannot count with the CPUs that are on-line: some have their core's other thread off-line. lscpu does not say which."""
+    offline, fields = lscpu.fields.get("offline_cpus"), lscpu.fields
+    listed = sum(len(parse_cpu_list(cpus)) for cpus in fields["numa_cpus"].values() if cpus)
+    sockets, cores, threads = fields["sockets"], fields["cores_per_socket"], fields["threads_per_core"]
+    if not offline or not sockets or not cores or not threads or listed == sockets * cores * threads:
+        return ""
+    return (
+        f"CPUs {offline} are off-line, and {listed} CPUs on {sockets * cores} cores are no whole cores of {threads} thread{'s' if threads > 1 else ''}: "
+        "a plan hands out whole cores. Bring them on-line (echo 1 > /sys/devices/system/cpu/cpuN/online), or take the other threads of their cores off-line "
+        "too, and take the outputs again."
+    )
 
 
 def _topology(

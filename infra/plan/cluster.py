@@ -43,7 +43,8 @@ from infra.plan.pool.decision import PodDecision, PoolDecision
 from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.service_names import NamedModel, service_name_problems
-from infra.plan.sizing import EqualModels, SizedModel
+from infra.plan.sizing import EqualModels, SizedModel, model_problems
+from infra.plan.strategy import strategy_of
 from infra.plan.trial import Outcome, Trials
 
 
@@ -82,6 +83,8 @@ def _plan(config: StackConfig, known: _Known) -> _Planned:
     for index, model in enumerate(config.models):
         pool = hardware.get(model.node_pool)
         if pool is None:
+            # Without a machine, what the model itself has wrong can still be told.
+            problems += model_problems(model, f"models[{index}]", "nvidia")
             continue
         path = f"models[{index}]"
         with _collected(problems, model=path, pool=pool.path):
@@ -289,6 +292,7 @@ def _hardware_plan(hardware: PoolHardware, decision: PoolDecision) -> HardwarePl
 
 def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> ModelPlan:
     model, choice = size.model, size.choice
+    strategy = strategy_of(model.strategy, decided.shape, size.startup, replicas=model.replicas)
     return ModelPlan(
         identity=ModelIdentity(
             name=model.name,
@@ -327,8 +331,8 @@ def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> 
         placement=PlacementPlan(
             replicas=model.replicas,
             pod_anti_affinity=model.pod_anti_affinity,
-            max_surge=size.max_surge,
-            max_unavailable=size.max_unavailable,
+            max_surge=strategy.max_surge,
+            max_unavailable=strategy.max_unavailable,
             slots=decided.slots,
             places=decided.places,
             rank_binding=decided.binding,
@@ -339,7 +343,7 @@ def _model_plan(config: StackConfig, size: SizedModel, decided: PodDecision) -> 
             create_timeout_seconds=size.startup.create_timeout_seconds,
             update_timeout_seconds=size.startup.update_timeout_seconds,
         ),
-        reasons=(*size.reasons, *decided.reasons),
+        reasons=(*size.reasons, strategy.reason, *decided.reasons),
     )
 
 

@@ -59,9 +59,9 @@ def tolerates(shapes: Sequence[PodShape], load: Load) -> bool:
 def maximal_loads(shapes: Sequence[PodShape], capacity: NodeCapacity) -> tuple[Load, ...]:
     """Every fullest set of planned pods that the scheduler could put on one node; every other one is part of one of these.
 
-    Bounded by resources, required anti-affinity and the number of pods that exist (copies and surge), not by the number of nodes.
+    Bounded by resources, required anti-affinity and the number of pods that can exist (copies, surge, standby), not by the number of nodes.
     """
-    limits = [shape.copies + shape.surge for shape in shapes]
+    limits = [shape.copies + shape.surge + shape.standby for shape in shapes]
     loads: set[Load] = set()
     for load in _loads(shapes, capacity, limits):
         larger = (_plus(load, index) for index in range(len(shapes)) if load[index] < limits[index])
@@ -133,7 +133,7 @@ def blockable(shapes: Sequence[PodShape], capacity: NodeCapacity, nodes: int) ->
     """
     if len(shapes) < 2:
         return ()
-    return tuple(index for index in range(len(shapes)) if _can_be_blocked(shapes, capacity, nodes, index))
+    return tuple(index for index in range(len(shapes)) if shapes[index].copies and _can_be_blocked(shapes, capacity, nodes, index))
 
 
 def _can_be_blocked(shapes: Sequence[PodShape], capacity: NodeCapacity, nodes: int, index: int) -> bool:

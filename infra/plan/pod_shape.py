@@ -18,8 +18,9 @@ class PodShape:
 
     `cpu` and `memory_bytes` are the main container's requests and limits; where the stack file gives no CPUs (`cpu_given` False) the
     decision may raise `cpu`. `copies` pods have to run at once (replicas times pods per replica), `surge` more may during an update;
-    `anti_affinity` keeps them off each other's nodes. `init_containers` and `sidecars` are Kubernetes containers. `binds_ranks`: the server has flags that bind
-    its ranks to NUMA nodes.
+    where the stack file says nothing of it (`may_surge`) the decision may let one more run; with `must_surge` an update waits for it. `standby` pods
+    are described and do not run: admission is proven as if they could start, and no room is kept for them. `anti_affinity` keeps them off each other's
+    nodes. `init_containers` and `sidecars` are Kubernetes containers. `binds_ranks`: the server has flags that bind its ranks to NUMA nodes.
     """
 
     gpus: int
@@ -29,6 +30,9 @@ class PodShape:
     resource_name: str = "nvidia.com/gpu"
     cpu_given: bool = False
     surge: int = 0
+    may_surge: bool = False
+    must_surge: bool = False
+    standby: int = 0
     anti_affinity: Literal["required", "preferred", "none"] = "required"
     init_containers: tuple[Mapping[str, Any], ...] = ()
     sidecars: tuple[Mapping[str, Any], ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 from infra.catalog.confidence import model_warnings
 from infra.catalog.engine_releases import EngineRelease, engine_release, flag_spans
 from infra.catalog.names import find_model
+from infra.catalog.types import Vendor
 from infra.catalog.vendors import vendors
 from infra.config.models import Model
 from infra.diagnosis import Diagnosis
@@ -34,8 +35,10 @@ from infra.plan.parallelism.sizes import Machines, SizeConstraints
 from infra.plan.pod_resources import PodNeeds, PodResources, cpu_offer, decide_pod_resources
 from infra.plan.pod_shape import PodShape
 from infra.plan.startup import StartupBudget, startup_budget
+from infra.plan.strategy import replicas_at_a_time
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
+# Fields of a model that its architecture and memory name without saying whose they are.
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
 MEMORY_FIELDS = ("dtype", "quantization", "kvCacheDtype")  # what the memory model calls fields of a model
@@ -56,8 +59,6 @@ class SizedModel:
     block_size: int | None
     resources: PodResources
     startup: StartupBudget
-    max_surge: int
-    max_unavailable: int
     engine: ServedEngine
     variables: Mapping[str, str]
     pod_shape: PodShape
@@ -97,12 +98,27 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         ) from None
 
 
+def model_problems(model: Model, path: str, vendor: Vendor) -> list[Diagnosis]:
+    """What is wrong with a model whatever it is served on: its engine's version, flags and variables, and its own facts."""
+    problems: list[Diagnosis] = []
+    try:
+        engine = served_engine(model, path, vendor)
+        problems += engine_problems(model, path, engine_release(engine.version), own_image=engine.own)
+    except NumawiseError as error:
+        problems += error.problems
+    try:
+        _architecture(model, path)
+    except NumawiseError as error:
+        problems += error.problems
+    return problems
+
+
 def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
-    engine = served_engine(model, path, hardware.accelerator.vendor)
-    release = engine_release(engine.version)
-    problems = list(engine_problems(model, path, release, own_image=engine.own))
-    if problems:
+    vendor = hardware.accelerator.vendor
+    if problems := model_problems(model, path, vendor):
         raise PlanError(problems)
+    engine = served_engine(model, path, vendor)
+    release = engine_release(engine.version)
     architecture = _architecture(model, path)
     if model.block_size is not None:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
@@ -122,12 +138,11 @@ def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         )
     checkpoint_bytes = _checkpoint_bytes(architecture)
     resources = _resources(model, path, hardware, choice, checkpoint_bytes)
-    surge, unavailable, strategy_reason = _strategy(model)
     budget = startup_budget(
         checkpoint_bytes,
         storage_bytes_per_second=model.storage.read_bytes_per_second,
-        replicas=model.replicas,
-        replicas_at_a_time=max(surge + unavailable, 1),
+        replicas=max(model.replicas, 1),
+        replicas_at_a_time=replicas_at_a_time(model.strategy),
         budget_seconds=model.startup.budget_seconds,
         progress_deadline_seconds=model.progress_deadline_seconds,
         path=path,
@@ -147,18 +162,15 @@ def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         ),
         resources=resources,
         startup=budget,
-        max_surge=surge,
-        max_unavailable=unavailable,
         engine=engine,
         variables=variables,
-        pod_shape=replace(_pod_shape(model, hardware, choice, resources, surge), binds_ranks="numa-bind" in release.flags),
+        pod_shape=replace(_pod_shape(model, hardware, choice, resources), binds_ranks="numa-bind" in release.flags),
         reasons=(
             *choice.reasons,
             length_reason,
             *memory_sentences,
             *aiter_reasons(architecture, hardware.accelerator, release, model.env),
             *resources.reasons,
-            strategy_reason,
             *budget.reasons,
             *variable_reasons,
         ),
@@ -271,7 +283,7 @@ class _Sizer:
             data_parallel_size=model.data_parallel_size,
             expert_parallel=True if model.enable_expert_parallel else None,
             quantization=model.quantization,
-            replicas=model.replicas,
+            replicas=max(model.replicas, 1),
             pods_per_node=1 if model.pod_anti_affinity == "required" else None,
             gpus_per_numa_node_limit=self.hardware.largest_numa_gpus if single else None,
             max_num_seqs=model.max_num_seqs or DEFAULT_SEQUENCES,
@@ -376,22 +388,8 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
-def _strategy(model: Model) -> tuple[int, int, str]:
-    """maxSurge and maxUnavailable. Without surge an update never waits for a GPU that is not there."""
-    if model.strategy is not None:
-        return (
-            model.strategy.max_surge,
-            model.strategy.max_unavailable,
-            f"strategy maxSurge {model.strategy.max_surge}, maxUnavailable {model.strategy.max_unavailable}: given.",
-        )
-    return (
-        0,
-        1,
-        "strategy maxSurge 0, maxUnavailable 1: a new pod takes the slot of an old one, so that an update ends with all slots taken.",
-    )
-
-
-def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources, surge: int) -> PodShape:
+def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, resources: PodResources) -> PodShape:
+    strategy = model.strategy
     return PodShape(
         gpus=choice.gpus_per_pod,
         cpu=resources.cpu,
@@ -399,7 +397,10 @@ def _pod_shape(model: Model, hardware: PoolHardware, choice: ParallelismChoice, 
         copies=model.replicas * choice.pods_per_replica,
         resource_name=hardware.accelerator.resource_name,
         cpu_given=model.resources.cpu is not None,
-        surge=surge,
+        surge=0 if strategy is None else strategy.max_surge * choice.pods_per_replica,
+        may_surge=strategy is None and choice.pods_per_replica == 1,
+        must_surge=strategy is not None and strategy.max_unavailable == 0,
+        standby=0 if model.replicas else choice.pods_per_replica,
         anti_affinity=model.pod_anti_affinity,
         init_containers=model.init_containers,
         sidecars=model.sidecars,

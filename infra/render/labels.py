@@ -10,6 +10,7 @@ POOL = "numawise.dev/pool"
 KUBELET_CONFIG = "numawise.dev/kubelet-config"
 CHECKSUM = "numawise.dev/checksum"
 CREDENTIALS_CHECKSUM = "numawise.dev/credentials-checksum"
+DECLARED = "numawise.dev/declared"
 HOSTNAME = "kubernetes.io/hostname"
 FIELD_MANAGER = "pulumi.com/patchFieldManager"
 SELECTOR_KEYS = ("app.kubernetes.io/name", "app.kubernetes.io/instance")

@@ -36,8 +36,8 @@ def service_account(name: str, namespace: str, labels: Mapping[str, str]) -> Man
     }
 
 
-def checksum(files: Mapping[str, str]) -> str:
-    """Changes when any byte of the files does; put on a pod template, it restarts the pods that read them."""
+def checksum(files: Mapping[str, Any]) -> str:
+    """Changes when any byte of the files, or of any document, does; put on a pod template, it restarts the pods that read them."""
     return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from infra.plan.model import ClusterPlan, ModelPlan, NumaNodePlan, PoolPlan, Slot, SlotGroup
 from infra.report.fit import memory_as_json
-from infra.units import GIB, format_bytes, format_cpu_list, format_gib
+from infra.report.plan_text import shape_in_words
+from infra.units import format_bytes, format_cpu_list
 
 
 def plan_as_json(plan: ClusterPlan, *, stack: str) -> dict[str, Any]:
@@ -101,69 +101,6 @@ def _slot_json(slot: Slot) -> dict[str, Any]:
     }
 
 
-def plan_as_text(plan: ClusterPlan, *, stack: str) -> str:
-    """The plan for a terminal: pools, models, slots, reasons, warnings."""
-    return "\n".join(_text_lines(plan, stack)) + "\n"
-
-
-def _text_lines(plan: ClusterPlan, stack: str) -> Iterator[str]:
-    yield f"stack {stack}: {len(plan.node_pools)} node pool(s), {len(plan.models)} model(s), Kubernetes {plan.kubernetes_version}"
-    for pool in plan.node_pools:
-        names = f" ({_some(pool.nodes.names)})" if pool.nodes.names_given else ""
-        yield ""
-        yield f"pool {pool.name}: {len(pool.nodes.names)} x {pool.hardware.node_shape}{names}, {pool.hardware.sku}"
-        for node in pool.hardware.numa_nodes:
-            yield (
-                f"  NUMA node {node.id}: GPUs {format_cpu_list(node.gpus) or '-'}; CPUs {format_cpu_list(node.cpus)}, "
-                f"reserved {format_cpu_list(node.reserved_cpus) or '-'}; {format_gib(node.allocatable_memory_bytes)} for pods"
-            )
-        yield f"  allocatable per node: {pool.allocatable.cpu} CPUs, {format_gib(pool.allocatable.memory_bytes)}, {pool.allocatable.gpus} GPUs"
-        yield "  kubelet:"
-        yield from (f"    {key}: {_flat(value)}" for key, value in sorted(pool.kubelet.fields.items()))
-        yield f"  GPUs left: {pool.idle_gpus} idle, {pool.stranded_gpus} stranded"
-        for wave in pool.rollout.waves:
-            yield f"  rollout wave {wave.wave}: {_some(wave.nodes)}"
-        yield from (f"  because {reason}" for reason in pool.reasons)
-    for model in plan.models:
-        yield ""
-        yield f"model {model.name}: {model.identity.model} on pool {model.node_pool}, {model.placement.replicas} replica(s)"
-        yield (
-            f"  tensor parallel {model.parallelism.tensor_parallel_size}, pipeline parallel {model.parallelism.pipeline_parallel_size}; per pod {model.parallelism.gpus_per_pod} GPUs, "
-            f"{model.resources.cpu} CPUs, {format_bytes(model.resources.memory_bytes)} memory, {format_bytes(model.resources.shared_memory_bytes)} /dev/shm, {model.resources.qos_class}"
-        )
-        yield f"  context {model.memory.max_model_len}, gpuMemoryUtilization {model.memory.gpu_memory_utilization:g}, block size {model.memory.block_size or 'of the engine'}"
-        yield f"  {_kv_line(model)}"
-        for group in model.placement.slots:
-            for slot in group.slots:
-                yield (
-                    f"  slot on {group.nodes} node(s): NUMA {format_cpu_list(slot.numa_nodes)}, GPUs {format_cpu_list(slot.gpus)}, "
-                    f"{slot.cpu_count} CPUs (for example {format_cpu_list(slot.cpus_example)})"
-                )
-        if model.placement.rank_binding:
-            yield f"  ranks bound to NUMA nodes {', '.join(map(str, model.placement.rank_binding.numa_node_of_rank))}"
-        yield from (f"  because {reason}" for reason in model.reasons)
-    if plan.warnings:
-        yield ""
-        yield from (f"warning: {warning}" for warning in plan.warnings)
-
-
-def _kv_line(model: ModelPlan) -> str:
-    available, tokens = model.memory.estimate.available, model.memory.estimate.tokens
-    return f"KV cache per GPU: {available.low / GIB:.1f} to {available.high / GIB:.1f} GiB, room for {tokens.low:,} to {tokens.high:,} tokens"
-
-
-def _some(names: tuple[str, ...], limit: int = 6) -> str:
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
-
-
-def _flat(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flat(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_flat, value)) + "]"
-    return str(value)
-
-
 def plan_as_markdown(plan: ClusterPlan, *, stack: str) -> str:
     """The plan for a comment on a pull request: tables first, reasons folded."""
     lines = [
@@ -176,7 +113,7 @@ def plan_as_markdown(plan: ClusterPlan, *, stack: str) -> str:
         kubelet = pool.kubelet
         reserved = format_cpu_list(cpu for node in pool.hardware.numa_nodes for cpu in node.reserved_cpus)
         lines.append(
-            f"| {pool.name} | {len(pool.nodes.names)} | {pool.hardware.node_shape} | {kubelet.topology_manager_policy} | "
+            f"| {pool.name} | {len(pool.nodes.names)} | {shape_in_words(pool)} | {kubelet.topology_manager_policy} | "
             f"{kubelet.topology_manager_scope} | {kubelet.memory_manager_policy} | {reserved or '-'} | "
             f"{pool.idle_gpus} / {pool.stranded_gpus} |"
         )

@@ -64,5 +64,26 @@ def test_an_empty_array_is_answered_by_one(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["admit", "/nonexistent/cases.json"]) == 3
-    assert "/nonexistent/cases.json" in capsys.readouterr().err
+    assert main(["admit", "/nonexistent/cases.json"]) == 2
+    assert "/nonexistent/cases.json: there is no such file." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    ("escaped", "read"),
+    [
+        (r"a\ud800", "a\ufffd"),
+        (r"\udc00b", "\ufffdb"),
+        (r"\uD83Dx\uDE00", "\ufffdx\ufffd"),
+        (r"\ud83d\ude00", "\U0001f600"),
+        (r"\\ud800", r"\ud800"),
+    ],
+)
+def test_half_a_character_is_read_as_the_kubelet_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str, escaped: str, read: str
+) -> None:
+    file = tmp_path / "cases.json"
+    file.write_text(f'[{{"id": "{escaped}", "machine": {{"{escaped}": ["{escaped}"]}}}}]')
+    assert main(["admit", str(file), "--format", form]) == 0
+    out = capsys.readouterr().out
+    assert (json.loads(out)[0]["id"] if form == "json" else out.split("\n")[0]) == read

@@ -122,7 +122,7 @@ def test_vendor_and_memory_alone_are_a_gpu() -> None:
     [
         ("0.34.0", "is 0.34.0, whose memory is not known; known are 0.1.0-0.6.6, 0.7.0-0.7.3, 0.8.0-0.8.3, "),
         ("0.0.1", "whose memory is not known"),
-        ("9" * 5000, "(5,000 characters)' is no vLLM version"),
+        ("9" * 5000, "... (5,000 characters) is no vLLM version"),
         ("latest", "'latest' is no vLLM version"),
     ],
 )

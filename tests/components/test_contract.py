@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.plan.model import ClusterPlan
-from infra.render.labels import owner
+from infra.render.labels import DECLARED, owner
 from tests.support.builders import changed, cluster_plan, model_plan, pool_plan
 from tests.support.declare import declare_plan
 from tests.support.monitor import Recorded, Run
@@ -140,7 +140,9 @@ def test_workloads_have_timeouts_and_those_that_the_provider_waits_for_an_error_
 def test_the_provider_leaves_the_wait_for_models_and_their_services_to_the_program_and_no_other(run: Run) -> None:
     left = {r.name for r in objects_of(run) if "pulumi.com/waitFor" in r.inputs["metadata"].get("annotations", {})}
     assert left == {"llama-70b-deployment", "llama-70b-service", "qwen-72b-deployment", "qwen-72b-service"}
+    assert {r.name for r in objects_of(run) if DECLARED in r.inputs["metadata"].get("annotations", {})} == left
     for deployment in models_of(run):
+        assert DECLARED not in json.dumps(deployment.inputs["spec"])
         assert "pulumi.com/waitFor" not in json.dumps(deployment.inputs["spec"]), (
             "a pod template never changes for the engine's sake"
         )
@@ -214,7 +216,12 @@ def test_a_replica_over_several_nodes_is_waited_for_and_restarts_with_its_secret
     model = changed(plan.models[0], pods_per_replica=2, pipeline_parallel_size=2)
     run = declare_plan(changed(plan, models=(model,)), tmp_path, secrets={"api-key": "first"})
     group = run.one("leaderworkerset.x-k8s.io/v1:LeaderWorkerSet", "llama-70b-leaderworkerset")
-    assert group.inputs["metadata"]["annotations"] == {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
+    annotations = group.inputs["metadata"]["annotations"]
+    declared = annotations[DECLARED]
+    assert annotations == {
+        DECLARED: declared,
+        "pulumi.com/waitFor": f"jsonpath={{.metadata.annotations['{DECLARED}']}}={declared}",
+    }
     template = group.inputs["spec"]["leaderWorkerTemplate"]
     for name in ("leaderTemplate", "workerTemplate"):
         assert "numawise.dev/credentials-checksum" in template[name]["metadata"]["annotations"]
@@ -303,7 +310,10 @@ def test_adopted_objects_and_no_others_take_their_fields_from_whoever_set_them(t
     assert not any(force in json.dumps(resource.inputs) for resource in declare_plan(cluster_plan(), tmp_path).resources)
 
 
-def test_labels_are_applied_only_where_the_node_is_there(run: Run) -> None:
+def test_labels_are_applied_only_where_the_node_is_there_and_models_start_once_there_is_room(run: Run) -> None:
     for resource in objects_of(run):
-        expected = ("numawise-node-exists",) * 2 if resource.type.endswith(":NodePatch") else ()
+        if resource.type == "kubernetes:apps/v1:Deployment" and "VllmDeployment" in resource.parent:
+            expected = ("numawise-room",) * 2
+        else:
+            expected = ("numawise-node-exists",) * 2 if resource.type.endswith(":NodePatch") else ()
         assert resource.before_hooks == expected, resource.urn

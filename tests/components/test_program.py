@@ -12,7 +12,12 @@ import pytest
 import yaml
 
 from components import program
+from components.settings import load_settings
+from infra.diagnosis import Diagnosis
 from infra.errors import CheckError
+from infra.kinds import ObjectKey
+from infra.render.labels import CHECKSUM, CREDENTIALS_CHECKSUM
+from infra.render.serving.earlier_forms import Kept
 from tests.support.declare import kubeconfig_in
 from tests.support.documents import small_document, with_change
 from tests.support.monitor import Run, run_program
@@ -66,7 +71,7 @@ def refused(document: Mapping[str, Any] | None, **options: Any) -> str:
 
 
 def test_all_problems_of_the_document_come_at_once_as_sentences() -> None:
-    document = with_change("models[0].replicas", 0) | {"surprise": 1}
+    document = with_change("models[0].replicas", -1) | {"surprise": 1}
     text = refused(document)
     assert text.startswith("2 problems:\n")
     assert "models[0].replicas:" in text
@@ -155,3 +160,35 @@ def test_a_contradicted_cluster_of_another_stack_ends_the_program_too(tmp_path: 
     document = {**small_document(), "connection": {"kubeconfig": {"stack": "org/infra/prod"}}}
     with pytest.raises(pulumi.RunError, match="gpu-a is no node"):
         run_program(program.deploy, config={"numawise:cluster": json.dumps(document)}, stack_outputs={"kubeconfig": text})
+
+
+def test_a_workload_that_keeps_earlier_forms_is_declared_with_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = {"metadata": {"labels": {}, "annotations": {CHECKSUM: "1"}}, "spec": {"containers": []}}
+    key = ObjectKey(kind="Deployment", namespace="inference", name="llama-70b")
+    metadata = {"name": key.name, "namespace": key.namespace, "labels": {}}
+    manifest = {"apiVersion": "apps/v1", "kind": key.kind, "metadata": metadata, "spec": {"template": template}}
+    kept = Kept(key=key, manifest=manifest, why=Diagnosis.info("models[0]", "KeepsEarlierForm", "keeps"))
+    monkeypatch.setattr(program, "look_at_cluster", lambda settings, plan, client, before: program.Found(plan=plan, kept=(kept,)))
+    run = deploy(connected(tmp_path), secret_keys=("numawise:apiKey",), apiKey="open sesame")
+    declared = run.one("apps/v1:Deployment", "llama-70b-deployment").inputs["spec"]["template"]
+    assert set(declared["metadata"]["annotations"]) == {CHECKSUM, CREDENTIALS_CHECKSUM}
+    assert declared["spec"] == {"containers": []}
+
+
+def test_the_checksum_that_workloads_are_compared_by_is_the_one_that_they_carry(
+    tmp_path: Path, quiet_cluster: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: list[str] = []
+
+    def settings() -> Any:
+        loaded = load_settings()
+        known.append(loaded.credentials)
+        return loaded
+
+    monkeypatch.setattr(program, "load_settings", settings)
+    keys = {"apiKey": "open sesame", "hubToken": "hf_not_one"}
+    run = deploy(connected(tmp_path), secret_keys=tuple(f"numawise:{key}" for key in keys), **keys)
+    annotations = run.one("apps/v1:Deployment", "llama-70b-deployment").inputs["spec"]["template"]["metadata"]["annotations"]
+    assert known == [annotations[CREDENTIALS_CHECKSUM]]
+    deploy(connected(tmp_path))
+    assert known[1] == ""

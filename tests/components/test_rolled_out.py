@@ -10,8 +10,10 @@ import pytest
 
 from components import rolled_out
 from components.rolled_out import RolloutWaits
+from components.room import Room
 from infra.errors import MissingError
 from infra.observe.client import Client
+from infra.observe.room import RoomPlan
 from tests.observe.workloads import KEY, container, deployment, replica_set
 from tests.support.monitor import run_program
 
@@ -44,7 +46,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def verdict_on(cluster: _Cluster, *names: str) -> list[tuple[str, str]]:
     """Waits for Deployments of these names at once and returns the log; RunError where one failed."""
-    waits = RolloutWaits(lambda: cast(Client, cluster), {})
+    waits = cast(RolloutWaits, None)
 
     async def wait() -> None:
         await asyncio.gather(
@@ -52,6 +54,8 @@ def verdict_on(cluster: _Cluster, *names: str) -> list[tuple[str, str]]:
         )
 
     def program() -> None:
+        nonlocal waits
+        waits = RolloutWaits(lambda: cast(Client, cluster), {}, Room(RoomPlan(taking={}), {}, lambda: cast(Client, cluster)))
         done = pulumi.Output.from_input(asyncio.ensure_future(wait()))
         waits._outputs.append(done)  # type: ignore[reportPrivateUsage]
         waits.verdict()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from infra.config.load import cluster_document, load_stack_file, names_a_stack, parse_cluster_document, stack_file
+from infra.config.load import SECRET_KEYS, cluster_document, load_stack_file, names_a_stack, parse_cluster_document, stack_file
 from infra.config.schema import schema_text, stack_file_schema
 from infra.errors import ConfigError
+from infra.render.names import SECRETS
 from tests.support.documents import small_document, with_change
 
 
@@ -27,7 +29,7 @@ def problems_of(document: object) -> dict[str, str]:
         ("models[0].tensorParallelSize", "4", "'4' is a string; it has to be a whole number"),
         ("models[0].tensorParallelSize", 4.5, "4.5 is a number; it has to be a whole number"),
         ("models[0].tensorParallelSize", True, "True is a boolean; it has to be a whole number"),
-        ("models[0].replicas", 0, "0 is out of range: greater than or equal to 1"),
+        ("models[0].replicas", -1, "-1 is out of range: greater than or equal to 0"),
         ("models[0].gpuMemoryUtilization", 90, "for 90 percent write 0.9"),
         ("models[0].gpuMemoryUtilization", 0, "lies above 0"),
         ("models[0].resources.memory", "128GB", "write 128G"),
@@ -81,7 +83,7 @@ def test_a_wrong_value_is_named_with_its_path_and_the_way_out(path: str, value: 
 
 
 def test_all_problems_are_found_in_one_pass() -> None:
-    document = with_change("models[0].replicas", 0)
+    document = with_change("models[0].replicas", -1)
     document["nodePools"][0]["nodess"] = 1
     document["namespce"] = "x"
     assert set(problems_of(document)) == {"models[0].replicas", "nodePools[0].nodess", "namespce"}
@@ -182,7 +184,7 @@ def test_an_adopted_object_has_two_or_three_parts(entry: str) -> None:
 @pytest.mark.parametrize(
     ("path", "least", "most"),
     [
-        ("models[0].replicas", 1, 2**31 - 1),
+        ("models[0].replicas", 0, 2**31 - 1),
         ("models[0].blockSize", 1, 2**31 - 1),
         ("models[0].strategy.maxSurge", 0, 2**31 - 1),
         ("nodePools[0].rollout.generation", 1, 2**31 - 1),
@@ -376,3 +378,35 @@ def test_the_schema_of_the_editor_describes_a_topology_as_the_catalog_has_it() -
     assert definitions["StackConfig"]["properties"]["namespace"] == {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Namespace"}]}
     committed = Path(__file__).resolve().parents[2] / "stacks/schema.json"
     assert committed.read_text() == schema_text(), "run python -m infra schema > stacks/schema.json"
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("numawise:hubTokn", "Did you mean 'hubToken'"),
+        ("numawise:apikey", "Did you mean 'apiKey'"),
+        ("numawise:clusters", "Did you mean 'cluster'"),
+        ("numawise:nodePools", "Known are numawise:cluster, numawise:apiKey, numawise:hubToken"),
+    ],
+)
+def test_a_key_of_ours_beside_the_document_that_nothing_reads_is_an_error(tmp_path: Path, key: str, hint: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(json.dumps({"config": {"numawise:cluster": with_change("namespce", "x"), key: {"secure": "v1:x"}}}))
+    with pytest.raises(ConfigError) as caught:
+        load_stack_file(path)
+    problems = {problem.path: problem.message for problem in caught.value.problems}
+    assert hint in problems[key] and "namespce" in problems
+
+
+def test_secrets_and_keys_of_others_may_stand_beside_the_document(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    keys = {f"numawise:{name}": {"secure": "v1:x"} for name in SECRET_KEYS} | {
+        "aws:region": "eu-west-1",
+        "pulumi:disable-default-providers": ["*"],
+    }
+    path.write_text(json.dumps({"config": {"numawise:cluster": small_document(), **keys}}))
+    assert load_stack_file(path).models[0].name == "llama-70b"
+
+
+def test_each_secret_of_the_stack_reaches_a_key_of_the_credentials() -> None:
+    assert tuple(SECRETS) == SECRET_KEYS

@@ -60,6 +60,7 @@ class RunningStack:
     """The stack of one test module; `change` gives it another stack file for one update."""
 
     folder: Path
+    tree: Path = CHECKOUT  # whose engine and program `pulumi` runs
 
     @property
     def tracked(self) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class RunningStack:
         script = f"import sys; from pathlib import Path; from tools.engine import Engine, Workspace; w = Workspace.of(stack='local', state=Path({str(self.folder)!r}), stack_file=Path({str(workspace.stack_file)!r})); sys.exit(Engine(w).{command}({list(extra)!r}))"
         done = subprocess.run(
             [sys.executable, "-c", script],
-            cwd=CHECKOUT,
+            cwd=self.tree,
             env=cluster_environment(workspace),
             capture_output=True,
             text=True,

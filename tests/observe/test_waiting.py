@@ -11,7 +11,7 @@ from infra.observe.rollouts import Rollouts
 from infra.observe.waiting import Outcome, Waiting
 from tests.observe.workloads import KEY, container, deployment, pod, refused, replica_set, seen, unscheduled
 
-NOT_READY = {"availableReplicas": 0, "readyReplicas": 0}
+NOT_READY: dict[str, Any] = {"availableReplicas": 0, "readyReplicas": 0}
 
 
 def look(waiting: Waiting, rollouts: Rollouts, now: float, events: tuple[dict[str, Any], ...] = ()) -> Outcome:

@@ -38,7 +38,8 @@ def brute_force(machine: GpuLinks, size: int):
         ranks = [found.rank for found in links if found is not None]
         if len(ranks) < len(links):
             continue
-        scored.append(((max(ranks), len({machine.numa.get(gpu) for gpu in gpus}), sum(ranks)), gpus))
+        nodes = {machine.numa.get(gpu) for gpu in gpus}
+        scored.append(((max(ranks), max(len(nodes - {None}), 1), None in nodes, sum(ranks)), gpus))
     if not scored:
         return None
     score, gpus = min(scored)

@@ -54,36 +54,36 @@ def decide(
     ("choice", "reasons"),
     [
         (decide({(1, 1): 2.0}),
-         ["tensor parallel 1 on 1 GPU of inline: room for 2.0 requests of full length at once",
+         ["tensor parallel 1 on 1 GPU of the given topology: room for 2.0 requests of full length at once",
           "1 GPU of one NUMA node; one GPU a rank group, nothing to exchange"]),
         (decide({(2, 1): 2.0}, tensor_parallel_size=2),
-         ["tensor parallel 2 on 2 GPUs of inline: room for 2.0 requests of full length at once",
+         ["tensor parallel 2 on 2 GPUs of the given topology: room for 2.0 requests of full length at once",
           "tensor parallel 2 is given; vLLM accepts it for small",
           "2 GPUs of one NUMA node; tensor parallel 2 inside one NVLink domain"]),
         (decide({(1, 1): 1.0, (2, 1): 4.0}),
-         ["tensor parallel 2 on 2 GPUs of inline: room for 4.0 requests of full length at once",
+         ["tensor parallel 2 on 2 GPUs of the given topology: room for 4.0 requests of full length at once",
           "better by requests a GPU than tensor parallel 1 with room for 1.0 requests of full length at once on 1 GPU",
           "2 GPUs of one NUMA node; tensor parallel 2 inside one NVLink domain"]),
         (decide({(1, 1): 1.0, (2, 1): 4.0}, tokens=32_768),
-         ["tensor parallel 1 on 1 GPU of inline: room for 1.0 requests of full length at once",
+         ["tensor parallel 1 on 1 GPU of the given topology: room for 1.0 requests of full length at once",
           "the fewest GPUs with room for 32,768 tokens; next is tensor parallel 2 with room for 4.0 requests of full length at once on 2 GPUs",
           "1 GPU of one NUMA node; one GPU a rank group, nothing to exchange"]),
         (decide({(1, 1): 9.0, (8, 1): 1.0}, objective="latency"),
-         ["tensor parallel 8 on 8 GPUs of inline: room for 1.0 requests of full length at once",
+         ["tensor parallel 8 on 8 GPUs of the given topology: room for 1.0 requests of full length at once",
           "better by time a token than tensor parallel 1 with room for 9.0 requests of full length at once on 1 GPU",
           "8 GPUs of one NUMA node; tensor parallel 8 inside one NVLink domain"]),
         (decide({(8, 2): 2.0}, replace(EIGHT, nodes=2)),
-         ["tensor parallel 8, pipeline parallel 2 on 16 GPUs of inline: room for 2.0 requests of full length at once",
+         ["tensor parallel 8, pipeline parallel 2 on 16 GPUs of the given topology: room for 2.0 requests of full length at once",
           "8 GPUs of one NUMA node; tensor parallel 8 inside one NVLink domain",
           "2 pods of 8 GPUs: stages, not tensor-parallel ranks, exchange over the network"]),
         (decide({(16, 1): 2.0}, replace(EIGHT, nodes=2), architecture=replace(MODEL, heads=16, kv_heads=16),
                 tensor_parallel_size=16, rdma=True),
-         ["tensor parallel 16 on 16 GPUs of inline: room for 2.0 requests of full length at once",
+         ["tensor parallel 16 on 16 GPUs of the given topology: room for 2.0 requests of full length at once",
           "tensor parallel 16 is given; vLLM accepts it for small",
           "8 GPUs of one NUMA node; tensor parallel 16 over the network",
           "2 pods of 8 GPUs: tensor parallel over machines as asked, RDMA is declared"]),
         (decide({(1, 1): 2.0}, architecture=MOE, expert_parallel=True),
-         ["tensor parallel 1, expert parallel on 1 GPU of inline: room for 2.0 requests of full length at once",
+         ["tensor parallel 1, expert parallel on 1 GPU of the given topology: room for 2.0 requests of full length at once",
           "1 GPU of one NUMA node; one GPU a rank group, nothing to exchange",
           "expert parallel is given"]),
     ],
@@ -231,20 +231,20 @@ def failure(
 
 
 def test_what_would_do_where_nothing_fits() -> None:
-    head = "models[0]: small does not fit 1 machine of inline (8 x NVIDIA H100 80GB HBM3): with tensor parallel 8, too small."
+    head = "models[0]: small does not fit 1 machine of the given topology (8 x NVIDIA H100 80GB HBM3): with tensor parallel 8, too small."
     assert failure({}).startswith(f"{head} A quantised checkpoint takes less.")
     assert failure({}, largest=1).startswith(f"{head} Use maxModelLen 1. A quantised checkpoint takes less.")
     assert failure({(8, 2): 1.0}).startswith(
         f"{head} Use tensor parallel 8, pipeline parallel 2 on 16 GPUs (2 machines). A quantised checkpoint takes less."
     )
     assert failure({(8, 1): 1.0}, tensor_parallel_size=4, pipeline_parallel_size=1).startswith(
-        "models[0]: small does not fit 1 machine of inline (8 x NVIDIA H100 80GB HBM3): with tensor parallel 4, too small. "
+        "models[0]: small does not fit 1 machine of the given topology (8 x NVIDIA H100 80GB HBM3): with tensor parallel 4, too small. "
         "Use tensor parallel 8 on 8 GPUs (1 machine). A quantised checkpoint takes less."
     )
     assert failure({}, quantization="fp8").rstrip(".").endswith("with tensor parallel 8, too small")
     quantised = replace(MODEL, quantization=Quantization(method="awq", weight_bits=4, form="channel"))
     assert failure({}, architecture=quantised).rstrip(".").endswith("too small")
-    assert "does not fit 2 machines of inline" in failure({}, replace(EIGHT, nodes=2))
+    assert "does not fit 2 machines of the given topology" in failure({}, replace(EIGHT, nodes=2))
 
 
 def test_the_search_for_what_would_do_ends_at_sixteen_machines() -> None:
@@ -274,7 +274,9 @@ def test_the_rule_that_refuses_is_told_at_what_was_fixed(constraints: dict[str, 
 def test_splits_without_equal_pods_are_told() -> None:
     three = machines(machine([3], "h100-sxm5-80gb", None))
     text = failure({}, three, replace(MODEL, heads=8), tensor_parallel_size=4, pipeline_parallel_size=1, rdma=True)
-    assert text.startswith("models[0].pipelineParallelSize: no split into equal pods exists on machines of inline (3 GPUs). Use 3.")
+    assert text.startswith(
+        "models[0].pipelineParallelSize: no split into equal pods exists on machines of the given topology (3 GPUs). Use 3."
+    )
 
 
 def test_paths_stand_alone_without_a_model() -> None:

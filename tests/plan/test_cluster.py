@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.config.load import load_stack_file, parse_cluster_document, stack_file
-from infra.errors import NumawiseError
+from infra.diagnosis import Diagnosis
+from infra.errors import NumawiseError, PlanError
 from infra.kubelet.configuration.versions import SUPPORTED
 from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan
-from infra.report.plan import plan_as_json, plan_as_markdown, plan_as_text
+from infra.report.plan import plan_as_json, plan_as_markdown
+from infra.report.plan_text import plan_as_text
 from infra.units import GIB, parse_bytes, parse_cpu_list
 from tests.support.documents import small_document, with_change
 
@@ -132,8 +137,119 @@ def test_the_same_input_gives_the_same_plan(local: ClusterPlan) -> None:
 
 
 def test_text_and_markdown_name_every_model_and_pool(local: ClusterPlan) -> None:
-    for text in (plan_as_text(local, stack="local"), plan_as_markdown(local, stack="local")):
+    texts = (
+        plan_as_text(local, stack="local"),
+        plan_as_text(local, stack="local", explain=True),
+        plan_as_markdown(local, stack="local"),
+    )
+    for text in texts:
         assert all(name in text for name in ("h100", "mi300x", "llama-70b", "qwen-72b"))
+        assert "inline" not in text.replace("say it inline", "")
+
+
+def test_the_text_is_a_screenful_and_tells_where_the_reasons_are(local: ClusterPlan) -> None:
+    lines = plan_as_text(local, stack="local").splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 160
+    text = "\n".join(lines)
+    for said in (
+        "pool h100: 2 x dgx-h100 (gpu-a, gpu-b), each 8 x h100-sxm5-80gb",
+        "pool mi300x: 1 x given topology (gpu-c)",
+        "topology manager single-numa-node by container, memory manager Static, reserved CPUs 0,56,112,168",
+        "GPUs left in the pool: 8 idle, 0 of them stranded",
+        "2 replicas, tensor parallel 4",
+        "32 CPUs, 128Gi memory, 16Gi /dev/shm; context 4,096; KV cache per GPU",
+        "on 2 nodes: NUMA 0 with GPUs 0-3",
+        "maxSurge 0, maxUnavailable 1",
+    ):
+        assert said in text
+    assert lines[-1].endswith("--explain.") and "because" not in text
+
+
+def test_the_explained_text_has_every_reason_and_field(local: ClusterPlan) -> None:
+    text = plan_as_text(local, stack="local", explain=True)
+    assert all(f"because {reason}" in text for part in (*local.node_pools, *local.models) for reason in part.reasons)
+    assert all(f"    {field}: " in text for pool in local.node_pools for field in pool.kubelet.fields)
+    assert "--explain" not in text
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_warnings_stand_in_both_texts(local: ClusterPlan, explain: bool) -> None:
+    plan = replace(local, warnings=(Diagnosis.warning("models[0]", "X", "is odd"),))
+    assert "\nwarning: models[0]: is odd\n" in plan_as_text(plan, stack="local", explain=explain)
+
+
+def test_many_rollout_waves_are_counted() -> None:
+    document = small_document()
+    document["nodePools"][0] = {"name": "h100", "nodeShape": "dgx-h100", "nodes": 1000}
+    text = plan_as_text(plan_stack(parse_cluster_document(document)), stack="x", explain=True)
+    assert "and 992 more rollout waves of at most 1 node" in text and len(text.splitlines()) < 80
+
+
+def test_what_is_wrong_with_a_model_is_told_though_its_pool_is_unknown() -> None:
+    document = with_change("models[0].nodePool", "h1000")
+    document["models"][0] |= {"model": "meta-llama/Nothing", "engineArgs": {"max-nm-seqs": 1}}
+    with pytest.raises(PlanError) as caught:
+        plan_stack(parse_cluster_document(document))
+    paths = [problem.path for problem in caught.value.problems]
+    assert paths == ["models[0].engineArgs.max-nm-seqs", "models[0].model", "models[0].nodePool"]
+
+
+def test_wrong_flags_and_an_unknown_model_are_told_together() -> None:
+    document = with_change("models[0].model", "meta-llama/Nothing")
+    document["models"][0]["engineArgs"] = {"max-nm-seqs": 1}
+    with pytest.raises(PlanError) as caught:
+        plan_stack(parse_cluster_document(document))
+    assert [problem.path for problem in caught.value.problems] == ["models[0].engineArgs.max-nm-seqs", "models[0].model"]
+
+
+@pytest.mark.parametrize("field", ["dtype", "quantization", "kvCacheDtype"])
+def test_a_field_of_a_model_is_named_with_its_whole_path(field: str) -> None:
+    with pytest.raises(NumawiseError) as caught:
+        plan_stack(parse_cluster_document(with_change(f"models[0].{field}", "float7")))
+    assert [problem.path for problem in caught.value.problems] == [f"models[0].{field}"]
+
+
+@pytest.mark.parametrize("size", [10**6, 2**31 - 1])
+@pytest.mark.parametrize(
+    "field", ["tensorParallelSize", "pipelineParallelSize", "dataParallelSize", "replicas", "maxNumSeqs", "blockSize"]
+)
+def test_a_huge_number_is_answered_soon(field: str, size: int) -> None:
+    began = time.process_time()
+    with contextlib.suppress(NumawiseError):
+        plan_stack(parse_cluster_document(with_change(f"models[0].{field}", size)))
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "said"),
+    [
+        ({"authentication": {"webhok": {"enabled": True}}}, "authentication.webhok", "Did you mean 'webhook'"),
+        ({"authentication": {"webhook": {"cacheTtl": "2m"}}}, "authentication.webhook.cacheTtl", "Did you mean 'cacheTTL'"),
+        ({"authorization": {"mod": "Webhook"}}, "authorization.mod", "Did you mean 'mode'"),
+        ({"logging": {"formt": "json"}}, "logging.formt", "Did you mean 'format'"),
+        ({"logging": {"options": {"jsn": {}}}}, "logging.options.jsn", "Did you mean 'json'"),
+        (
+            {"logging": {"vmodule": [{"filePatern": "a", "verbosity": 3}]}},
+            "logging.vmodule[0].filePatern",
+            "Did you mean 'filePattern'",
+        ),
+        ({"reservedMemory": [{"numaNod": 0, "limits": {"memory": "1Gi"}}]}, "reservedMemory[0].numaNod", "Did you mean 'numaNode'"),
+        ({"reservedMemory": [{"numaNode": 0, "limit": {"memory": "1Gi"}}]}, "reservedMemory[0].limit", "Did you mean 'limits'"),
+        ({"registerWithTaints": [{"key": "a", "efect": "NoSchedule"}]}, "registerWithTaints[0].efect", "Did you mean 'effect'"),
+        (
+            {"shutdownGracePeriodByPodPriority": [{"prioritty": 1}]},
+            "shutdownGracePeriodByPodPriority[0].prioritty",
+            "Did you mean 'priority'",
+        ),
+        ({"crashLoopBackOff": {"x": 1}}, "crashLoopBackOff.x", "Known: maxContainerRestartPeriod"),
+        ({"tracing": {"endpont": "a:1"}}, "tracing.endpont", "Did you mean 'endpoint'"),
+    ],
+)
+def test_a_misspelt_field_in_a_section_of_the_kubelet_is_named(section: dict[str, object], path: str, said: str) -> None:
+    with pytest.raises(NumawiseError) as caught:
+        plan_stack(parse_cluster_document(with_change("nodePools[0].kubelet", section)))
+    [problem] = [problem for problem in caught.value.problems if problem.path == f"nodePools[0].kubelet.{path}"]
+    assert said in problem.message
 
 
 @pytest.mark.parametrize(

@@ -200,4 +200,4 @@ def test_what_the_stack_file_reserves_is_the_share(cpus: str) -> None:
     reserved = {"reservedSystemCPUs": "0", "topologyManagerPolicy": "restricted", "memoryManagerPolicy": "None"}
     assert not problems_of(four_numa_nodes(cpus, **reserved))
     (problem,) = problems_of(four_numa_nodes("32", **reserved))
-    assert problem.sentence.startswith("one pod needs 32 CPU; a node of inline has 30 for pods")
+    assert problem.sentence.startswith("one pod needs 32 CPU; a node of the given topology has 30 for pods")

@@ -12,7 +12,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from tools.work.preview_cost import measure_preview
 from tools.work.steps import CHECKOUT
+
+MOST_RATIO = 1.10  # of a preview to one of a bare program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +48,37 @@ def bench(*, runs: int = 5) -> int:
             print(f"error: make bench: {name}: `python {' '.join(words)}` failed.", file=sys.stderr)
             return 1
         results.append(result)
+    try:
+        preview = measure_preview(runs=runs)
+    except RuntimeError as error:
+        print(f"error: make bench: preview: {error}", file=sys.stderr)
+        return 1
     file = CHECKOUT / ".state" / "bench.json"
     file.parent.mkdir(exist_ok=True)
     machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
     file.write_text(
-        json.dumps({"machine": machine, "results": [asdict(result) for result in results]}, indent=2) + "\n", encoding="utf-8"
+        json.dumps(
+            {
+                "machine": machine,
+                "results": [asdict(result) for result in results],
+                "preview": None if preview is None else {**asdict(preview), "ratio": round(preview.ratio, 3)},
+            },
+            indent=2,
+        )
+        + "\n",
+        encoding="utf-8",
     )
     width = max(len(result.name) for result in results)
     print(f"{'':<{width}}  median s  slowest s  runs")
     for result in results:
         print(f"{result.name:<{width}}  {result.median_seconds:8.2f}  {result.slowest_seconds:9.2f}  {result.runs:4d}")
+    if preview is None:
+        print("preview against a bare program: not measured, the embedded cluster is not up; run `make up` first")
+    else:
+        print(
+            f"preview of stack local {preview.ours_seconds:.2f} s, of a bare program with the same objects {preview.bare_seconds:.2f} s: "
+            f"{preview.ratio:.2f} times (medians of {preview.runs} alternating runs; wanted: at most {MOST_RATIO:.2f})"
+        )
     print(f"written to {file.relative_to(CHECKOUT)}")
     return 0
 

@@ -10,7 +10,7 @@ from infra.plan.cluster import plan_stack
 from tools.engine import Engine, Workspace
 from tools.toolchain import toolchain
 from tools.work.embedded import check_machine, cluster, settle_state, take_down
-from tools.work.steps import Steps
+from tools.work.steps import StepFailed, Steps
 from tools.work.suite_clusters import end_leftovers
 
 _ENGINE_PARTS = ("kubectl", "pulumi", "pulumi-language-python", "pulumi-resource-kubernetes")
@@ -19,6 +19,7 @@ _ENGINE_PARTS = ("kubectl", "pulumi", "pulumi-language-python", "pulumi-resource
 def up(stack: str, *, target: str = "up") -> int:
     """From a set-up checkout to a verified stack. After a killed run it clears up first; `make recover` is the same by name."""
     workspace = Workspace.of(stack=stack)
+    workspace.prepare()
     if workspace.local:
         check_machine()
         # A mistake in the file is told before anything is built or started. Other stacks' documents may lie with Pulumi: the
@@ -27,11 +28,7 @@ def up(stack: str, *, target: str = "up") -> int:
     steps = Steps(target, total=5 if workspace.local else 4)
     _bring_programs(steps, workspace)
     if workspace.local:
-        steps.call(
-            "cluster",
-            lambda: cluster(workspace, "up", "--stack", stack),
-            remedy="see the messages above and the logs in .state/cluster; `make down` clears all of it",
-        )
+        _bring_cluster(steps, workspace, target)
         settle_state(workspace)
     engine = Engine(workspace)
     steps.call("leftovers of a killed update", lambda: _cleared(engine))
@@ -47,7 +44,13 @@ def preview(stack: str) -> int:
     workspace = Workspace.of(stack=stack)
     if workspace.local:
         _cluster_must_run(workspace)
-    return Engine(workspace).preview()
+    status = Engine(workspace).preview()
+    print(
+        "make preview: this compares the stack file with what the engine made last. What others changed in the cluster meanwhile is seen by "
+        f"`pulumi preview --refresh --diff` in `make shell STACK={stack}`, and by `python -m infra verify`.",
+        file=sys.stderr,
+    )
+    return status
 
 
 def destroy(stack: str) -> int:
@@ -90,6 +93,22 @@ def _bring_programs(steps: Steps, workspace: Workspace) -> None:
         chain.ensure(names)
 
     steps.call("toolchain", bring)
+
+
+def _bring_cluster(steps: Steps, workspace: Workspace, target: str) -> None:
+    """A stack file that no cluster can be made of is to be corrected; what runs already stays as it is."""
+    logs = workspace.kubeconfig.parent
+    try:
+        steps.call(
+            "cluster",
+            lambda: cluster(workspace, "up", "--stack", workspace.stack),
+            remedy=f"see the messages above and the logs in {logs}, mend it and run `make {target}` again; only where that does not help, `make down` clears "
+            "all of the cluster",
+        )
+    except StepFailed as failed:
+        if failed.status != 2:
+            raise
+        raise StepFailed(failed.title, failed.status, f"correct what is named above and run `make {target}` again") from None
 
 
 def _cleared(engine: Engine) -> int:

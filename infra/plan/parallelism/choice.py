@@ -224,7 +224,7 @@ def _nothing_fits(search: _Search, rejected: list[Rejected], refused: list[tuple
         refused,
         key=lambda item: (item[1].largest_max_model_len, item[1].concurrency, item[0].gpus, item[0].tensor_parallel_size),
     )
-    message = f"{search.architecture.name} does not fit {nodes} machine{'s' if nodes > 1 else ''} of {shape.id} ({shape.gpus} x {search.machines.accelerator.driver_name}): "
+    message = f"{search.architecture.name} does not fit {nodes} machine{'s' if nodes > 1 else ''} of {shape.name} ({shape.gpus} x {search.machines.accelerator.driver_name}): "
     message += f"with {size}, {verdict.reason.rstrip('.')}"
     quantised = search.architecture.quantization is None and search.constraints.quantization is None
     return Diagnosis(
@@ -265,7 +265,7 @@ def _all_refused(search: _Search, rejected: list[Rejected]) -> Diagnosis:
         return Diagnosis(
             path=f"{path}.pipelineParallelSize" if path else "pipelineParallelSize",
             code="NoArrangement",
-            message=f"no split into equal pods exists on machines of {shape.id} ({shape.gpus} GPUs)",
+            message=f"no split into equal pods exists on machines of {shape.name} ({shape.gpus} GPUs)",
             offers=tuple(_that_arrange(search)),
         )
     fixed = "tensorParallelSize" if constraints.tensor_parallel_size is not None else ""

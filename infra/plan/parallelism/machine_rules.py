@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
 from infra.offers import MOST_NODES_OFFERED, Offer, beside_each_other, more_nodes
@@ -36,7 +35,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
     if shape.partition is not None and not shape.partition.upper().startswith("SPX") and tensor > 1:
         return Refusal(
             rule="PartitionedDevice",
-            message=f"the devices of {shape.id} are partitions ({shape.partition}); tensor parallel {tensor} over partitions is refused",
+            message=f"the devices of {shape.name} are partitions ({shape.partition}); tensor parallel {tensor} over partitions is refused",
             offers=(Offer.of("use 1", ("model.tensorParallelSize", 1)),),
             remedy="Or set the cards to SPX.",
         )
@@ -44,7 +43,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
         stages = ceil(tensor / shape.gpus)
         return Refusal(
             rule="TensorParallelOverNodes",
-            message=f"tensor parallel {tensor} needs {stages} machines of {shape.id} ({shape.gpus} GPUs each), and no RDMA with GPUDirect is "
+            message=f"tensor parallel {tensor} needs {stages} machines of {shape.name} ({shape.gpus} GPUs each), and no RDMA with GPUDirect is "
             "declared between them",
             offers=tuple(_stages_instead(architecture, machines, size, constraints)),
         )
@@ -53,7 +52,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
         group = tensor_group(shape, machines.accelerator, tensor, size.gpus_per_pod)
         return Refusal(
             rule="SingleNumaNode",
-            message=f"{size.gpus_per_pod} GPUs need {group.numa_nodes or 'several'} NUMA nodes of {shape.id} ({limit} each); single-numa-node admits 1",
+            message=f"{size.gpus_per_pod} GPUs need {group.numa_nodes or 'several'} NUMA nodes of {shape.name} ({limit} each); single-numa-node admits 1",
             offers=tuple(_within_a_numa_node(architecture, size, limit, constraints)),
         )
     capacity = replicas_that_fit(machines, size, constraints.pods_per_node)
@@ -62,7 +61,7 @@ def size_refusal(architecture: Architecture, machines: Machines, size: Size, con
         return Refusal(
             rule="NotEnoughMachines",
             message=f"{constraints.replicas} replica{'s' if constraints.replicas > 1 else ''} of {size.pods_per_replica} pod{'s' if size.pods_per_replica > 1 else ''} "
-            f"with {size.gpus_per_pod} GPUs each do not go on {nodes} machine{'s' if nodes > 1 else ''} of {shape.id} ({shape.gpus} GPUs{apart}): "
+            f"with {size.gpus_per_pod} GPUs each do not go on {nodes} machine{'s' if nodes > 1 else ''} of {shape.name} ({shape.gpus} GPUs{apart}): "
             f"there is room for {capacity}",
             offers=tuple(_room_for_replicas(machines, size, constraints, capacity)),
             field="replicas",
@@ -110,13 +109,7 @@ def _room_for_replicas(machines: Machines, size: Size, constraints: SizeConstrai
         yield beside_each_other()
     if capacity:
         yield Offer.of(f"use replicas {capacity}", ("model.replicas", capacity))
-    nodes = machines.nodes
-    while replicas_that_fit(replace(machines, nodes=nodes), size, constraints.pods_per_node) < constraints.replicas:
-        missing = constraints.replicas - replicas_that_fit(replace(machines, nodes=nodes), size, constraints.pods_per_node)
-        per_step = max(
-            1, machines.shape.gpus // size.gpus_per_pod if constraints.pods_per_node is None else constraints.pods_per_node
-        )
-        nodes += -(-missing // per_step) * size.pods_per_replica if nodes % size.pods_per_replica == 0 else 1
+    nodes = -(-constraints.replicas // _pods_beside(machines, size, constraints.pods_per_node)) * size.pods_per_replica
     if nodes <= MOST_NODES_OFFERED:
         yield more_nodes(nodes)
 
@@ -133,7 +126,10 @@ def _valid(architecture: Architecture, constraints: SizeConstraints, most: int) 
 
 def replicas_that_fit(machines: Machines, size: Size, pods_per_node: int | None) -> int:
     """Replicas of this size on empty machines; the pods of one replica stand on different machines."""
+    return (machines.nodes // size.pods_per_replica) * _pods_beside(machines, size, pods_per_node)
+
+
+def _pods_beside(machines: Machines, size: Size, pods_per_node: int | None) -> int:
+    """Pods of the model on one empty machine."""
     per_node = machines.shape.gpus // size.gpus_per_pod
-    if pods_per_node is not None:
-        per_node = min(per_node, pods_per_node)
-    return (machines.nodes // size.pods_per_replica) * per_node
+    return per_node if pods_per_node is None else min(per_node, pods_per_node)

@@ -29,7 +29,7 @@ def choice_reasons(
 ) -> tuple[str, ...]:
     """Why the first of `ranked`, whose tensor-parallel group is `group`."""
     shape, size = machines.shape, ranked[0].size
-    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.id}: {served(ranked[0].verdict)}"]
+    reasons = [f"{size} on {size.gpus} GPU{'s' if size.gpus > 1 else ''} of {shape.name}: {served(ranked[0].verdict)}"]
     if constraints.tensor_parallel_size is not None:
         reasons.append(f"tensor parallel {constraints.tensor_parallel_size} is given; vLLM accepts it for {architecture.name}")
     elif len(ranked) > 1:
@@ -81,10 +81,10 @@ def choice_warnings(
         found.append(("PcieTensorParallel", message, (Offer.of(words, *changes),)))
     if tensor > 1 and group.link == "cross-socket":
         largest = max(shape.gpus_per_numa_node or (1,))
-        message = f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.id} holds {largest}"
+        message = f"{tensor} GPUs cross sockets over PCIe: a NUMA node of {shape.name} holds {largest}"
         found.append(("CrossSocketTensorParallel", message, ()))
     if tensor > 1 and group.link == "unknown":
-        message = f"{tensor} GPUs: the catalog does not know which of {shape.id} are linked; say it inline with linkDomains"
+        message = f"{tensor} GPUs: the catalog does not know which of {shape.name} are linked; say it inline with linkDomains"
         found.append(("LinksUnknown", message, ()))
     where = f"{path}.tensorParallelSize" if path else "tensorParallelSize"
     warnings = [Diagnosis.warning(path=where, code=code, message=message, offers=offers) for code, message, offers in found]

@@ -29,11 +29,11 @@ class TensorGroup:
     def explain(self, shape: NodeShape, accelerator: Accelerator) -> str:
         """One sentence for people."""
         where = (
-            f"which GPU of {shape.id} is on which NUMA node is not known"
+            f"which GPU of {shape.name} is on which NUMA node is not known"
             if self.numa_nodes is None
             else f"{self.gpus} GPU{'s' if self.gpus > 1 else ''} of one NUMA node"
             if self.numa_nodes == 1
-            else f"{self.gpus} GPUs over {self.numa_nodes} NUMA nodes of {shape.id}"
+            else f"{self.gpus} GPUs over {self.numa_nodes} NUMA nodes of {shape.name}"
         )
         fabric = vendors()[accelerator.vendor].fabric_name
         link = {

@@ -87,7 +87,7 @@ def policies_to_try(pool: GpuPool) -> tuple[tuple[str, ...], str | None]:
     shape, count = pool.shape, len(pool.shape.numa_nodes)
     if count > MOST_NUMA_NODES_ENUMERATED:
         return ("none",), (
-            f"topologyManagerPolicy none: {shape.id} shows {count} NUMA nodes, and the topology manager would look at 2^{count} combinations of them "
+            f"topologyManagerPolicy none: {shape.name} shows {count} NUMA nodes, and the topology manager would look at 2^{count} combinations of them "
             f"for every container (kubernetes/kubernetes#135541); up to {MOST_NUMA_NODES_ENUMERATED} it comes to an end."
         )
     if count > MOST_NUMA_NODES_MERGED:

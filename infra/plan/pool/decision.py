@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from infra.diagnosis import Diagnosis
 from infra.errors import PlanError
@@ -20,8 +22,10 @@ from infra.plan.pool.remedies import with_remedy
 from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.pool.search import ProvenConfiguration, search
 from infra.plan.pool.slots import Layout, lay_out
+from infra.plan.pool.updates import not_proven_beside, updates_without_room
 from infra.plan.pool.warnings import advice_on, estimated_reservations, misaligned_pods, pool_warnings
 from infra.plan.pool.widths import NodeWidths
+from infra.plan.strategy import surging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,33 +98,59 @@ def settle_pool(requirements: PoolRequirements) -> Settlement:
     read = read_pool(requirements)
     if read.pool is None:
         return Settlement(problems=read.problems)
-    proven, failures = search(read.pool)
+    pool = read.pool
+    proven, failures = search(pool)
+    alone: tuple[Finding, ...] = ()
+    if proven is None and any(pod.standby for pod in pool.pods):
+        running = _changed(pool, {index: {"standby": 0} for index in range(len(pool.pods))})
+        proven, others = search(running)
+        if proven is not None:
+            alone = tuple(not_proven_beside(running, failures))
+            pool, failures = running, others
     if proven is None:
-        return Settlement(problems=tuple(with_remedy(read.pool, failures)))
-    advice = advice_on(read.pool, proven)
+        return Settlement(problems=tuple(with_remedy(pool, failures)))
+    stuck = tuple(updates_without_room(pool, proven))
+    if stuck:
+        return Settlement(problems=stuck)
+    pool, proven = _with_surge(pool, proven)
+    advice = advice_on(pool, proven)
     errors = tuple(finding for finding in advice if finding.severity == "error")
     if errors:
         return Settlement(problems=errors)
     platform = PlatformFields.of(requirements.platform)
     estimated = [estimated_reservations(requirements.platform)] if platform.decides_reservations else []
-    kubelet = start_kubelet(read.pool, proven.kubelet)
-    layout = lay_out(read.pool, proven, kubelet)
-    pods, warnings = _decide_pods(read.pool, proven, layout)
+    kubelet = start_kubelet(pool, proven.kubelet)
+    layout = lay_out(pool, proven, kubelet)
+    pods, warnings = _decide_pods(pool, proven, layout)
     decision = PoolDecision(
         kubelet=replace(proven.kubelet, fields=platform.rolled_out(proven.kubelet.fields)),
-        numa_nodes=_numa_nodes(read.pool, kubelet),
+        numa_nodes=_numa_nodes(pool, kubelet),
         allocatable_cpu=int(kubelet.allocatable["cpu"]) // 1000,
         allocatable_memory_bytes=int(kubelet.allocatable["memory"]),
-        allocatable_gpus=read.pool.shape.gpus,
+        allocatable_gpus=pool.shape.gpus,
         pods=pods,
         idle_gpus=layout.idle_gpus,
         stranded_gpus=layout.stranded_gpus,
     )
     return Settlement(
         decision=decision,
-        reasons=pool_reasons(read.pool, proven, failures),
-        warnings=(*read.warnings, *advice, *estimated, *warnings, *pool_warnings(read.pool, proven, layout)),
+        reasons=pool_reasons(pool, proven, failures),
+        warnings=(*read.warnings, *alone, *advice, *estimated, *warnings, *pool_warnings(pool, proven, layout)),
     )
+
+
+def _with_surge(pool: GpuPool, proven: ProvenConfiguration) -> tuple[GpuPool, ProvenConfiguration]:
+    """With one more pod during updates where that finds room and is proven with the same configuration; else as it was."""
+    extra = surging(proven.candidate.shapes, proven.capacity, pool.nodes)
+    if not extra:
+        return pool, proven
+    larger = _changed(pool, {index: {"surge": 1} for index in extra})
+    again, _ = search(larger)
+    return (larger, again) if again is not None and again.kubelet == proven.kubelet else (pool, proven)
+
+
+def _changed(pool: GpuPool, changes: Mapping[int, Mapping[str, Any]]) -> GpuPool:
+    return replace(pool, pods=tuple(replace(pod, **changes.get(index, {})) for index, pod in enumerate(pool.pods)))
 
 
 def _decide_pods(pool: GpuPool, proven: ProvenConfiguration, layout: Layout) -> tuple[tuple[PodDecision, ...], list[Finding]]:

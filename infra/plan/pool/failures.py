@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.kubelet import KubeletRefuses
@@ -81,8 +81,14 @@ def conflicts_of(pool: GpuPool, candidate: CandidateConfiguration, kubelet: Kube
     ]
 
 
-def no_room(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Failure:
-    """`unplaced` is the position of a pod shape and how many of its pods found no node."""
+def no_room(
+    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: Sequence[tuple[int, int]]
+) -> list[Failure]:
+    """`unplaced` are the positions of pod shapes and how many pods of each found no node."""
+    return [_no_room(pool, candidate, capacity, shape) for shape in unplaced]
+
+
+def _no_room(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Failure:
     position, _ = unplaced
     one_pod = tuple(int(other == position) for other in range(len(candidate.shapes)))
     shortfall = capacity.shortfall(candidate.shapes, one_pod)
@@ -97,7 +103,7 @@ def _too_large(pool: GpuPool, candidate: CandidateConfiguration, position: int, 
     resource, needed, there = shortfall
     field = {"GPUs": GPUS_FIELD, "CPU": "resources.cpu", "memory": "resources.memory", "pods": "replicas"}[resource]
     text = (
-        f"one pod needs {amount(resource, needed)} {resource}; a node of {pool.shape.id} has {amount(resource, max(there, 0))} for pods after what "
+        f"one pod needs {amount(resource, needed)} {resource}; a node of {pool.shape.name} has {amount(resource, max(there, 0))} for pods after what "
         "the node, its DaemonSets and co-tenants keep."
     )
     return Finding(
@@ -115,7 +121,7 @@ def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: N
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
     text = (
         f"{_pods(pod.copies)} of {pod.gpus} GPUs, {format_gib(pod.requests[1])} and {amount('CPU', pod.requests[0])} CPUs are wanted{apart}; "
-        f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.id} hold {pod.copies - pods}{_because(candidate, capacity, position)}."
+        f"{pool.nodes} node{'s' if pool.nodes > 1 else ''} of {pool.shape.name} hold {pod.copies - pods}{_because(candidate, capacity, position)}."
     )
     return Finding(
         location=Location(field="replicas", pod=position),
@@ -151,7 +157,7 @@ def refused(
     summary = Message.of(
         f"{candidate.topology_policy} does not admit ",
         described(candidate.shapes, load),
-        f" in every order on one node of {pool.shape.id} {machine}: ",
+        f" in every order on one node of {pool.shape.name} {machine}: ",
         in_words(refusal, pool),
         ".",
     )

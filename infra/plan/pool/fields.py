@@ -5,12 +5,13 @@ Which fields there are stands in infra/kubelet/configuration/fields.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.diagnosis import Diagnosis, did_you_mean, shown
+from infra.diagnosis import Diagnosis, below, did_you_mean, shown
 from infra.kubelet.configuration.fields import FIELDS, HEADER
 from infra.kubelet.configuration.flags import flag_meant
+from infra.kubelet.configuration.go_types import Kind
 
 _EXPECTED = {
     "string": "a string",
@@ -36,7 +37,7 @@ def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[s
     fields: dict[str, Any] = {}
     problems: list[Diagnosis] = []
     for name, value in user_kubelet.items():
-        where = f"{path}.{name}"
+        where = below(path, name)
         if name in HEADER:
             if value != HEADER[name]:
                 problems.append(Diagnosis(where, "WrongKind", f"is {shown(value)}; only {HEADER[name]} can be planned."))
@@ -61,7 +62,29 @@ def read_user_fields(user_kubelet: Mapping[str, Any], path: str) -> tuple[dict[s
                 )
             else:
                 fields[name] = taken
+                problems += _unknown_members(field.kind, taken, where)
     return fields, problems
+
+
+def _unknown_members(kind: Kind, value: Any, path: str) -> Iterator[Diagnosis]:
+    """Members of nested sections that no kubelet knows: it would leave them out without a word."""
+    if kind.members is None:
+        return
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _unknown_members(kind, item, f"{path}[{index}]")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            member = kind.members.get(name)
+            if member is not None:
+                yield from _unknown_members(member, item, below(path, name))
+                continue
+            hint = did_you_mean(name, kind.members) or f" Known: {', '.join(kind.members)}."
+            yield Diagnosis(
+                below(path, name),
+                "UnknownField",
+                f"no field of KubeletConfiguration; a kubelet would ignore it without a word.{hint}",
+            )
 
 
 _WRONG = object()

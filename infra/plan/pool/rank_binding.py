@@ -42,9 +42,12 @@ def decide_binding(
         return BindingDecision(reasons=(reason,))
     numa_node_of_gpu = pool.shape.gpu_numa_nodes
     places = [footprint.container(MAIN_CONTAINER) for footprint in proven.proof.footprints[position]]
+    if not places:
+        return BindingDecision()
+    slots = layout.slots[position][0].slots if layout.slots[position] else layout.places[position]
     width = max(widths.spans(pod), 1)
     bound = bind_ranks(
-        [None if hidden else numa_node_of_gpu[gpu] for gpu in layout.slots[position][0].slots[0].gpus],
+        [None if hidden else numa_node_of_gpu[gpu] for gpu in slots[0].gpus],
         places,
         all_memory_nodes=[node.id for node in pool.shape.numa_nodes if node.cpus and node.memory_bytes],
         threads_per_core=pool.threads_per_core,

@@ -109,7 +109,7 @@ def _why_memory_is_not_pinned(pool: GpuPool, proven: ProvenConfiguration) -> str
         return "memoryManagerPolicy None: the memory threshold of evictionHard is a percentage, and Static would need its bytes."
     static = next((failure for failure in reversed(proven.dropped) if failure.memory_policy == "Static"), None)
     if static is None:
-        return f"memoryManagerPolicy None: Static has no use here, or cannot be had on {pool.shape.id}."
+        return f"memoryManagerPolicy None: Static has no use here, or cannot be had on {pool.shape.name}."
     without = " Without it pods may allocate on all NUMA nodes, and ranks are bound to theirs."
     return Message.of("memoryManagerPolicy None, not Static: ", static.reason, without)
 

@@ -179,13 +179,13 @@ def _reserved_system_cpus(text: str, shape: NodeShape, where: str) -> _Part:
         problem = Diagnosis(
             where,
             "CpusOutsideMachine",
-            f"{text} names {len(outside)} CPUs that {shape.id} does not have ({ids}); its {len(all_cpus)} CPUs are {format_cpu_list(all_cpus)}.",
+            f"{text} names {len(outside)} CPUs that {shape.name} does not have ({ids}); its {len(all_cpus)} CPUs are {format_cpu_list(all_cpus)}.",
             offers=(_leave_out("reservedSystemCPUs"),),
         )
         return replace(part, problems=(problem,))
     if reserved == all_cpus:
         example = format_cpu_list(cpu for core in reserved_cores(shape) for cpu in core)
-        text = f"reserves all {len(all_cpus)} CPUs of {shape.id}, and leaves none for pods"
+        text = f"reserves all {len(all_cpus)} CPUs of {shape.name}, and leaves none for pods"
         offer = Offer.of(f"reserve {example}", (f"{POOL}.kubelet.reservedSystemCPUs", example))
         return replace(part, problems=(Diagnosis(where, "NoCpusLeft", text, offers=(offer,)),))
     split = [

@@ -54,7 +54,7 @@ def _prove_candidate(pool: GpuPool, candidate: CandidateConfiguration) -> Proven
     capacity = capacity_of(pool, started)
     placement = spread(candidate.shapes, capacity, pool.nodes)
     if placement.unplaced:
-        return [no_room(pool, candidate, capacity, unplaced) for unplaced in placement.unplaced]
+        return no_room(pool, candidate, capacity, placement.unplaced)
     conflicts = conflicts_of(pool, candidate, kubelet)
     if conflicts:
         return conflicts

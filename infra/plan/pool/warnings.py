@@ -61,9 +61,9 @@ def misaligned_pods(pool: GpuPool, proven: ProvenConfiguration, widths: NodeWidt
         fits = (
             "and"
             if pod.cpu <= widths.cpus.largest
-            else f"fit one NUMA node of {pool.shape.id}, which has {widths.cpus.largest} CPUs; with"
+            else f"fit one NUMA node of {pool.shape.name}, which has {widths.cpus.largest} CPUs; with"
         )
-        end = f"fit one NUMA node of {pool.shape.id}, but" if fits == "and" else "for the pod"
+        end = f"fit one NUMA node of {pool.shape.name}, but" if fits == "and" else "for the pod"
         yield Finding(
             location=Location(pod=position),
             code="AlignmentNotAssured",
@@ -111,7 +111,7 @@ def _hidden_numa_nodes(pool: GpuPool, proven: ProvenConfiguration) -> Iterator[F
         yield warning(
             Location(field="kubelet.topologyManagerPolicy"),
             "PolicyWithoutEffect",
-            f"{pool.shape.id} is a virtual machine that hides NUMA: the device plugin reports no NUMA node, so {policy} aligns CPUs and memory with nothing.",
+            f"{pool.shape.name} is a virtual machine that hides NUMA: the device plugin reports no NUMA node, so {policy} aligns CPUs and memory with nothing.",
         )
 
 

@@ -125,7 +125,7 @@ class NodeWidths:
             if name == "GPUs":
                 return Conflict(
                     GPUS_FIELD,
-                    f"{request} GPUs need {width} NUMA nodes of {self.shape.id} ({self._each(self.gpus)}); single-numa-node admits 1",
+                    f"{request} GPUs need {width} NUMA nodes of {self.shape.name} ({self._each(self.gpus)}); single-numa-node admits 1",
                     (
                         Offer.of(f"use {self.gpus.largest}", (f"{MODEL}.{GPUS_FIELD}", self.gpus.largest)),
                         *policy_offers("restricted", "best-effort"),
@@ -134,13 +134,13 @@ class NodeWidths:
             if name == "CPUs":
                 return Conflict(
                     "resources.cpu",
-                    f"{request} CPUs need {width} NUMA nodes of {self.shape.id} ({self._each(self.cpus)}); single-numa-node admits 1",
+                    f"{request} CPUs need {width} NUMA nodes of {self.shape.name} ({self._each(self.cpus)}); single-numa-node admits 1",
                     (*self.fewer_cpus(self.cpus.largest), *policy_offers("restricted", "best-effort")),
                 )
             assert self.memory is not None
             return Conflict(
                 "resources.memory",
-                f"{format_gib(request)} of memory need {width} NUMA nodes of {self.shape.id} ({format_gib(self.memory.largest)} at most on one); "
+                f"{format_gib(request)} of memory need {width} NUMA nodes of {self.shape.name} ({format_gib(self.memory.largest)} at most on one); "
                 "single-numa-node admits 1",
                 (memory_offer(self.memory.largest), *UNPINNED),
             )
@@ -161,7 +161,7 @@ class NodeWidths:
         if len(widths) <= 1:
             return Conflict(
                 "resources.memory",
-                f"restricted admits the pod only on some of the machines that {self.shape.id} stands for: {format_gib(by_memory[0][0])} of memory need "
+                f"restricted admits the pod only on some of the machines that {self.shape.name} stands for: {format_gib(by_memory[0][0])} of memory need "
                 f"{most} NUMA nodes with the memory that is stated, and {self._most(by_memory[0][0])} with the 5 % more that may be there",
                 UNPINNED,
             )
@@ -169,7 +169,7 @@ class NodeWidths:
         if [name for name, _, width in counted if width == most] == ["CPUs"]:
             return Conflict(
                 "resources.cpu",
-                f"restricted admits a pod of {self.shape.id} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
+                f"restricted admits a pod of {self.shape.name} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
                 (*self.fewer_cpus(self.cpus.largest), *policy_offers("best-effort")),
             )
         fields = {"CPUs": "resources.cpu", "memory": "resources.memory", "GPUs": GPUS_FIELD}
@@ -181,7 +181,7 @@ class NodeWidths:
         combined = [combine(chosen) for chosen in product(*(ways[name] for name in narrow))]
         return Conflict(
             fields[narrow[0]],
-            f"restricted admits a pod of {self.shape.id} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
+            f"restricted admits a pod of {self.shape.name} only where GPUs, CPUs and pinned memory need the same number of NUMA nodes; here {words}",
             (*combined, *policy_offers("best-effort")),
         )
 

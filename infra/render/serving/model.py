@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from infra.kinds import ObjectKey
 from infra.plan.model import ClusterPlan, ModelPlan
 from infra.render import names
 from infra.render.device_plugins import PLUGIN_TOKEN
@@ -115,6 +116,20 @@ def pod_templates(manifest: Manifest) -> tuple[dict[str, Any], ...]:
 def endpoints(plan: ClusterPlan) -> dict[str, dict[str, Any]]:
     """Key of a model's part -> where the model answers."""
     return {key_of_part(MODEL_TOKEN, names.identity(plan, model)): endpoint(model) for model in plan.models}
+
+
+def workloads(plan: ClusterPlan) -> dict[ObjectKey, ModelPlan]:
+    """The object that runs each model, in the plan's order."""
+    return {ObjectKey(kind=_kind(model), namespace=model.namespace, name=names.workload(model)): model for model in plan.models}
+
+
+def identities(plan: ClusterPlan) -> dict[ObjectKey, str]:
+    """The name of each model's part by the object that runs it."""
+    return {key: names.identity(plan, model) for key, model in workloads(plan).items()}
+
+
+def _kind(model: ModelPlan) -> str:
+    return "LeaderWorkerSet" if model.parallelism.pods_per_replica > 1 else "Deployment"
 
 
 def endpoint(model: ModelPlan) -> dict[str, Any]:
