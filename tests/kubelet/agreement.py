@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import random
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def case_of(kind: str, seed: int | str) -> dict[str, Any]:
     return {"id": f"{kind}/{seed}", **make(rng)} if make else generate(kind, int(seed))
 
 
-def digest(case: dict[str, Any]) -> str:
+def digest(case: Any) -> str:
     """A short fingerprint of a case, so that a changed generator is noticed."""
     return hashlib.sha256(json.dumps(case, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -193,3 +194,30 @@ def recorded(kind: str, *, every: int = 1) -> list[tuple[dict[str, Any], Answers
 def recorded_answers() -> dict[str, list[tuple[Any, str, Answers]]]:
     """Seed, digest of the case and answers, by kind."""
     return read(ANSWERS)
+
+
+def compared_groups() -> Iterator[tuple[str, list[tuple[dict[str, Any], Answers]]]]:
+    """All that the kubelet of the newest minor answered, by group; those of the older minors are asked the same."""
+    for group, entries in (("behaviours", behaviours()), ("corners", corners())):
+        yield group, [(entry["case"], entry["answers"]) for entry in entries]
+    for kind in RECORDED:
+        yield kind, recorded(kind)
+
+
+def fingerprint(entries: list[tuple[dict[str, Any], Answers]]) -> str:
+    """Of the newest minor's answers, so that a recording of an older minor that was compared with others is noticed."""
+    return digest([[case["id"], answers] for case, answers in entries])
+
+
+def differences_of(minor: str) -> Path:
+    """The answers of an older minor's kubelet where they are not the newest one's (no answers where it gave none in time)."""
+    return FIXTURES.with_name(minor) / "differences.json.gz"
+
+
+def recorded_of(minor: str, group: str, entries: list[tuple[dict[str, Any], Answers]]) -> list[tuple[dict[str, Any], Answers]]:
+    """A group's cases, asked of a minor's kubelet: those that it answered."""
+    found = read(differences_of(minor))[group]
+    if found["compared_with"] != fingerprint(entries):
+        raise AssertionError(f"{minor} was recorded beside other answers of {NEWEST} to {group}; run `make record`")
+    answered = [({**case, "kubernetesVersion": minor}, found["answers"].get(case["id"], answers)) for case, answers in entries]
+    return [(case, answers) for case, answers in answered if answers]

@@ -140,15 +140,16 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 
 def _differences(answered: Sequence[tuple[dict[str, Any], Answers, Answers]]) -> list[str]:
     """Ids of cases whose answers changed, but for what the kubelet itself picks at random."""
-    return [case["id"] for case, before, after in answered if not _steady(case, before) & _steady(case, after)]
+    return [case["id"] for case, before, after in answered if not steady(case, before) & steady(case, after)]
 
 
 def _settled(case: dict[str, Any], before: Answers, after: Answers) -> Answers:
     """The last recording where only random choices differ, so that the same kubelet gives the same file."""
-    return before if _steady(case, before) & _steady(case, after) else after
+    return before if steady(case, before) & steady(case, after) else after
 
 
-def _steady(case: dict[str, Any], answers: Answers) -> set[str]:
+def steady(case: dict[str, Any], answers: Answers) -> set[str]:
+    """The answers without what the kubelet picks at random."""
     return {json.dumps(with_vague_shortages(case, without_placement(answer))) for answer in answers}
 
 

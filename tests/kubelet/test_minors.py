@@ -141,3 +141,50 @@ def test_gates_stand_once_and_in_order() -> None:
     for version in SUPPORTED:
         assert set(dependencies(version)) <= set(known_gates(version))
         assert all(need in known_gates(version) for needs in dependencies(version).values() for need in needs)
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_reserved_cpus_below_half_a_thousandth_count_up_to_1_36(version: str) -> None:
+    kubelet = {**STATIC, "kubeReserved": {"cpu": "0.0004"}}
+    assert _answer(version, kubelet, _pod(**TWO)) == (["refuses to start"] if version == "1.37" else ["Guaranteed 1,5"])
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "starts"),
+    [
+        *((version, {}, version >= "1.35") for version in SUPPORTED),
+        ("1.34", {"ContainerRestartRules": True}, True),
+        ("1.35", {"ContainerRestartRules": False}, False),
+    ],
+)
+def test_a_restart_policy_of_one_container_needs_its_gate(version: str, gates: dict[str, bool], starts: bool) -> None:
+    container = {"name": "c", "limits": {"cpu": "1"}}
+    pods = [
+        {"name": "a", "containers": [{**container, "restartPolicy": "Never"}]},
+        {"name": "b", "containers": [container], "initContainers": [{**container, "name": "i", "restartPolicy": "OnFailure"}]},
+        {"name": "d", "containers": [container], "initContainers": [{**container, "name": "i", "restartPolicy": "Always"}]},
+    ]
+    refused = [answer == "InvalidPod" for answer in _answer(version, _gates(**gates), *pods)]
+    assert refused == [not starts, not starts, False]
+
+
+@pytest.mark.parametrize(
+    ("image", "refusing"),
+    [
+        *((image, ("1.33", "1.34", "1.35")) for image in ("a", "a/b", "docker.io/a", "index.docker.io/a/b")),
+        *((image, ()) for image in ("docker.io/a/b", "registry.io/a", "localhost/a", "a.b:80/c", "a/*")),
+        ("a:1", SUPPORTED),
+    ],
+)
+def test_images_that_need_no_verification(image: str, refusing: tuple[str, ...]) -> None:
+    kubelet = {
+        **_gates(KubeletEnsureSecretPulledImages=True),
+        "imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages",
+        "preloadedImagesVerificationAllowlist": [image],
+    }
+    assert tuple(version for version in SUPPORTED if _answer(version, kubelet)) == refusing
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_a_negative_flush_frequency_is_refused_since_1_35(version: str) -> None:
+    assert bool(_answer(version, {"logging": {"flushFrequency": "-5s"}})) == (version >= "1.35")

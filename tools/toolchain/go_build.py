@@ -41,8 +41,9 @@ def source_hash(checkout: Path, build: GoBuild, *, own: bool) -> str:
     """What the program is made of: the module's requirements, and our own sources where it has some."""
     module = checkout / build.module
     digest = hashlib.sha256()
-    for folder in sorted({module, *(checkout / item.module for item in build.copy if item.module)}):
-        digest.update(_requirements(folder).encode())
+    digest.update(" ".join(build.tags).encode())
+    for file in sorted({module / build.modfile, *(checkout / item.module / "go.mod" for item in build.copy if item.module)}):
+        digest.update(_requirements(file).encode())
     if own or build.package == ".":
         files = sorted({file for pattern in build.sources for found in module.glob(pattern) for file in _files(found)})
         for file in files:
@@ -56,14 +57,23 @@ def _files(found: Path) -> list[Path]:
     return [file for file in found.rglob("*") if file.is_file() and not file.name.endswith(("_test.go", "~"))]
 
 
-def _requirements(module: Path) -> str:
+def _requirements(modfile: Path) -> str:
     # Comments and the order of go.mod's lines say nothing of the program; versions and replacements do.
     try:
-        text = (module / "go.mod").read_text(encoding="utf-8")
+        text = modfile.read_text(encoding="utf-8")
     except OSError:
-        raise ToolchainError("SourceMissing", str(module), "has no go.mod; restore the checkout's tools/go.") from None
+        raise ToolchainError(
+            "SourceMissing", str(modfile.parent), f"has no {modfile.name}; restore the checkout's tools/go."
+        ) from None
     lines = {re.sub(r"\s*//.*", "", line).strip() for line in text.splitlines()}
     return "\n".join(sorted(line for line in lines if line))
+
+
+def _requirement_options(build: GoBuild) -> list[str]:
+    return [
+        *([f"-modfile={build.modfile}"] if build.modfile != "go.mod" else []),
+        *([f"-tags={','.join(build.tags)}"] if build.tags else []),
+    ]
 
 
 class GoBuilder:
@@ -91,7 +101,7 @@ class GoBuilder:
         command = [str(go), "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", str(folder / part.files[0])]
         with self._overlay(part) as overlay:
             done = self._progress.run(
-                [*command, *overlay, build.package],
+                [*command, *_requirement_options(build), *overlay, build.package],
                 title=f"building {part.name}",
                 cwd=module,
                 env={**self._environ, "GOARCH": words["arch"]},
@@ -117,9 +127,9 @@ class GoBuilder:
         with self._overlay(overlay_of) as overlay:
             return self._complaint("vet", module, overlay, "./...")
 
-    def test(self, module: Path, package: str) -> str:
-        """What `go test` says of a package that fails (nothing where all is well)."""
-        return self._complaint("test", module, [], package)
+    def test(self, build: GoBuild) -> str:
+        """What `go test` says of a program's package that fails (nothing where all is well)."""
+        return self._complaint("test", self._checkout / build.module, _requirement_options(build), build.package)
 
     def _complaint(self, verb: str, module: Path, options: list[str], packages: str) -> str:
         command = [str(self.go()), verb, "-trimpath", "-buildvcs=false", *options, packages]

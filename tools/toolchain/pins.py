@@ -70,11 +70,16 @@ class ModuleFile:
 
 @dataclass(frozen=True, kw_only=True)
 class GoBuild:
-    """A Go program: `package` built inside the folder `module`; `sources` are our own files there that it is made of."""
+    """A Go program: `package` built inside the folder `module`; `sources` are our own files there that it is made of.
+
+    `modfile`, a path inside the folder, is read instead of its go.mod (and the .sum beside it instead of go.sum); `tags` are build tags.
+    """
 
     module: str
     package: str
     version: str = ""
+    modfile: str = "go.mod"
+    tags: tuple[str, ...] = ()
     set: Mapping[str, str] | None = None
     sources: tuple[str, ...] = ("*.go",)
     overlay: tuple[ModuleFile, ...] = ()

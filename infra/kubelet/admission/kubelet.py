@@ -214,7 +214,8 @@ class Kubelet:
         rules = self.node.configuration.rules
         if self.node.pod_level_resources:
             pod = with_pod_level_defaults(pod, rules, fixed=self.node.pod_level_fixed_defaults)
-        errors = pod_errors(pod, rules, pod_level=self.node.pod_level_resources)
+        restarts = self.node.configuration.gates["ContainerRestartRules"]
+        errors = pod_errors(pod, rules, pod_level=self.node.pod_level_resources, container_restarts=restarts)
         if errors:
             return PodResult(pod.name, False, "InvalidPod", "; ".join(errors), "apiserver")
         qos = pod.qos(pod_level=self.node.pod_level_resources, empty_level_counts=self.node.empty_pod_level_counts)

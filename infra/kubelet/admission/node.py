@@ -86,10 +86,11 @@ def start_node(
         # reservedSystemCPUs takes the place of both CPU reservations.
         kube.pop("cpu", None)
         system["cpu"] = str(specific_cpus.bit_count())
+    rounded = configuration.rules.rounds_reserved_cpus
     reservation = reservation_of(
         capacity,
-        reserved_resources(kube, "kubeReserved"),
-        reserved_resources(system, "systemReserved"),
+        reserved_resources(kube, "kubeReserved", rounded=rounded),
+        reserved_resources(system, "systemReserved", rounded=rounded),
         eviction_memory(configuration["evictionHard"], capacity["memory"]),
     )
     policy = _topology_manager(machine, configuration)

@@ -21,8 +21,11 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _RESTART_POLICIES = ("Always", "Never", "OnFailure")
 
 
-def pod_errors(pod: Pod, rules: VersionRules, *, pod_level: bool) -> list[str]:
-    """Why the API server would refuse the pod, each with its path; empty for a valid pod."""
+def pod_errors(pod: Pod, rules: VersionRules, *, pod_level: bool, container_restarts: bool = True) -> list[str]:
+    """Why the API server would refuse the pod, each with its path; empty for a valid pod.
+
+    `pod_level`, `container_restarts`: the feature gates PodLevelResources and ContainerRestartRules.
+    """
     errors: list[str] = []
     if not pod.name or len(pod.name) > 253 or not _DNS_SUBDOMAIN.fullmatch(pod.name):
         errors.append(f"metadata.name: {shown(pod.name)} is no lowercase RFC 1123 subdomain; write it like my-pod-0")
@@ -38,6 +41,14 @@ def pod_errors(pod: Pod, rules: VersionRules, *, pod_level: bool) -> list[str]:
                 )
             names.add(container.name)
             errors += _container_errors(container, path)
+            if not container_restarts and container.restart_policy not in (
+                None,
+                *(("Always",) if group == "initContainers" else ()),
+            ):
+                errors.append(
+                    f"{path}.restartPolicy: {shown(container.restart_policy)} needs the feature gate ContainerRestartRules; "
+                    "without it only init containers have one, and it is Always"
+                )
     if pod_level and pod.pod_requests is not None and pod.pod_limits is not None:
         errors += _requirement_errors(pod.pod_requests, pod.pod_limits, "spec.resources", level=True)
         errors += _consistency_errors(pod, pod.pod_requests, pod.pod_limits, only_named=rules.pod_level_covers_only_named)

@@ -30,8 +30,8 @@ def capacity_of(machine: Machine) -> dict[str, int]:
     return capacity
 
 
-def reserved_resources(reserved: Mapping[str, str], stage: str) -> dict[str, int]:
-    """kubeReserved or systemReserved in units of 10^-9; CPUs to the nearest thousandth as the kubelet rounds them."""
+def reserved_resources(reserved: Mapping[str, str], stage: str, *, rounded: bool = True) -> dict[str, int]:
+    """kubeReserved or systemReserved in units of 10^-9; CPUs to the nearest thousandth (`rounded`) as the newest kubelets round them."""
     amounts: dict[str, int] = {}
     for name, text in reserved.items():
         if name not in _RESERVABLE:
@@ -46,7 +46,7 @@ def reserved_resources(reserved: Mapping[str, str], stage: str) -> dict[str, int
             ) from None
         if nano < 0:
             raise KubeletRefuses(stage, (f"{stage}.{name}: {text} must not be negative",))
-        amounts[name] = (round_up(nano, 1000) + 500) // 1000 * 10**6 if name == "cpu" else nano
+        amounts[name] = (round_up(nano, 1000) + 500) // 1000 * 10**6 if name == "cpu" and rounded else nano
     return amounts
 
 

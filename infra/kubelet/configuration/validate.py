@@ -120,12 +120,12 @@ def _images(c: Configuration) -> Iterator[str]:
         if allowed and policy != "NeverVerifyAllowlistedImages":
             yield "preloadedImagesVerificationAllowlist: needs imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages"
         else:
-            yield from _image_patterns(allowed or ())
+            yield from _image_patterns(allowed or (), short_names=c.rules.takes_short_image_names)
     elif policy or allowed:
         yield "imagePullCredentialsVerificationPolicy: needs the feature gate KubeletEnsureSecretPulledImages"
 
 
-def _image_patterns(patterns: Iterable[str]) -> Iterator[str]:
+def _image_patterns(patterns: Iterable[str], *, short_names: bool) -> Iterator[str]:
     for pattern in patterns:
         trimmed = pattern.removesuffix("*") if pattern.endswith("/*") else pattern
         name = trimmed.rpartition("/")[2]
@@ -134,6 +134,17 @@ def _image_patterns(patterns: Iterable[str]) -> Iterator[str]:
         if pattern != pattern.strip() or not trimmed or "*" in trimmed or tagged or (wildcard and len(trimmed) == 1):
             yield f"preloadedImagesVerificationAllowlist: {shown(pattern)} is no image without tag, nor a prefix that ends in /*"
             return
+        if not short_names and not wildcard and not _is_full_image_name(trimmed):
+            yield f"preloadedImagesVerificationAllowlist: {shown(pattern)} must name its registry, such as docker.io/library/nginx"
+            return
+
+
+def _is_full_image_name(name: str) -> bool:
+    registry, _, rest = name.partition("/")
+    if registry == "docker.io":
+        return "/" in rest
+    named = registry == "localhost" or "." in registry or ":" in registry or registry != registry.lower()
+    return bool(rest) and named and registry != "index.docker.io"
 
 
 def _taints(c: Configuration) -> Iterator[str]:
@@ -282,7 +293,7 @@ def _logging_and_tracing(c: Configuration) -> Iterator[str]:
     if version and version != c.rules.previous:
         yield f"showHiddenMetricsForVersion: {shown(version)} must be the version before the kubelet's own, {c.rules.previous}"
     logging = c["logging"]
-    if logging["flushFrequency"] <= 0:
+    if logging["flushFrequency"] <= 0 and c.rules.checks_flush_frequency:
         yield "logging.flushFrequency: must be greater than zero"
     if logging["format"] not in ("text", "json"):
         yield one_of("logging.format", logging["format"], ("text", "json"))

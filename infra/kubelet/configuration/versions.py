@@ -57,6 +57,12 @@ class VersionRules:
     checks_minimum_image_age: bool
     # Since 1.37 memoryThrottlingFactor has no default, and needs the gate MemoryQoS where it is not the former one.
     throttling_needs_gate: bool
+    # Since 1.35 logging.flushFrequency must not be negative.
+    checks_flush_frequency: bool
+    # Since 1.36 preloadedImagesVerificationAllowlist takes short names of images; before, each was written with its registry.
+    takes_short_image_names: bool
+    # Since 1.37 reserved CPUs are rounded to the nearest thousandth.
+    rounds_reserved_cpus: bool
 
 
 @cache
@@ -88,6 +94,9 @@ def rules_of(kubernetes_version: str) -> VersionRules:
         memory_manager_skips_empty_requests=number >= (1, 37),
         checks_minimum_image_age=number >= (1, 36),
         throttling_needs_gate=number >= (1, 37),
+        checks_flush_frequency=number >= (1, 35),
+        takes_short_image_names=number >= (1, 36),
+        rounds_reserved_cpus=number >= (1, 37),
     )
 
 

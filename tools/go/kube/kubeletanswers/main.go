@@ -13,8 +13,8 @@
 // features. What is simulated: cAdvisor's machine (it comes with the case), device plugins (objects in this process instead of
 // gRPC servers; a test compares the two), and containers: all of a pod start right after its admission.
 //
-// Calls whose signature changes from one Kubernetes minor to the next stand in kubernetes.go. Another minor is another module
-// beside this one, with its own go.mod and its own kubernetes.go.
+// It builds for every supported minor: ../minors/N.mod requires that of 1.N, and the build tags before134 to before137 choose among calls
+// whose signature changes (the pairs of files since_N.go and before_N.go).
 package main
 
 import (
