@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.kubelet.configuration.versions import SUPPORTED
 from tests.tools.toolchain.world import BUILD, PROGRAM, World
 from tools.toolchain import ToolchainError, wheel
 from tools.toolchain.on_path import version_key
