@@ -146,7 +146,9 @@ def test_gates_stand_once_and_in_order() -> None:
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_reserved_cpus_below_half_a_thousandth_count_up_to_1_36(version: str) -> None:
     kubelet = {**STATIC, "kubeReserved": {"cpu": "0.0004"}}
-    assert _answer(version, kubelet, _pod(cpu=TWO["cpu"], memory=TWO["memory"])) == (["refuses to start"] if version == "1.37" else ["Guaranteed 1,5"])
+    assert _answer(version, kubelet, _pod(cpu=TWO["cpu"], memory=TWO["memory"])) == (
+        ["refuses to start"] if version == "1.37" else ["Guaranteed 1,5"]
+    )
 
 
 @pytest.mark.parametrize(
