@@ -14,7 +14,9 @@ from infra.diagnosis import Diagnosis
 from infra.offers import Change, Offer
 
 # A plan that fails costs at most so many more plans of a pool each; what is not tried is not offered.
-_MOST_TRIALS, _MOST_TRIALS_A_DIAGNOSIS, _MOST_OFFERS = 40, 8, 3
+_MOST_TRIALS, _MOST_TRIALS_A_DIAGNOSIS, _MOST_OFFERS = 30, 8, 3
+# A pool of more models takes too long to plan again and again.
+_MOST_MODELS = 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class Trials:
 
     def _that_work(self, diagnosis: Diagnosis) -> Iterator[Offer]:
         pool = _Part.of(self._config, diagnosis.path)
-        if pool is None:
+        if pool is None or len(pool.indices["models"]) > _MOST_MODELS:
             return
         before = self._outcome.keys(diagnosis.severity)
         wrong = frozenset(self._outcome.keys("error"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from infra.kubelet import KubeletRefuses
 from infra.plan.model.kubelet import KubeletPlan
@@ -14,7 +15,7 @@ from infra.plan.pool.gpu_pool import GpuPool, start_kubelet
 from infra.plan.pool.memory_split import mebibytes
 from infra.plan.pool.messages import Finding, Location, Message, described
 from infra.plan.pool.proof import Event, Refusal
-from infra.plan.pool.ways_out import field_of_part_of_a_core, room_for_pods, smaller_pod, whole_cores, without_field
+from infra.plan.pool.ways_out import field_of_part_of_a_core, nodes_required, room_for_pods, smaller_pod, whole_cores, without_field
 from infra.plan.pool.widths import GPUS_FIELD, NodeWidths
 from infra.units import format_gib
 
@@ -85,15 +86,19 @@ def no_room(
     pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: Sequence[tuple[int, int]]
 ) -> list[Failure]:
     """`unplaced` are the positions of pod shapes and how many pods of each found no node."""
-    return [_no_room(pool, candidate, capacity, shape) for shape in unplaced]
+    # The same number for all of them, which takes a search to find.
+    required = cache(lambda: nodes_required(pool, candidate, capacity))
+    return [_no_room(pool, candidate, capacity, shape, required) for shape in unplaced]
 
 
-def _no_room(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Failure:
+def _no_room(
+    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int], required: Callable[[], int]
+) -> Failure:
     position, _ = unplaced
     one_pod = tuple(int(other == position) for other in range(len(candidate.shapes)))
     shortfall = capacity.shortfall(candidate.shapes, one_pod)
     if shortfall is None:
-        finding = _too_few_nodes(pool, candidate, capacity, unplaced)
+        finding = _too_few_nodes(pool, candidate, capacity, unplaced, required)
     else:
         finding = _too_large(pool, candidate, position, shortfall)
     return Failure(policy=candidate.topology_policy, finding=finding, final=candidate.shapes == pool.pods)
@@ -115,7 +120,9 @@ def _too_large(pool: GpuPool, candidate: CandidateConfiguration, position: int, 
     )
 
 
-def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]) -> Finding:
+def _too_few_nodes(
+    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int], required: Callable[[], int]
+) -> Finding:
     position, pods = unplaced
     pod = candidate.shapes[position]
     apart = " (required anti-affinity: one a node)" if pod.anti_affinity == "required" else ""
@@ -127,7 +134,7 @@ def _too_few_nodes(pool: GpuPool, candidate: CandidateConfiguration, capacity: N
         location=Location(field="replicas", pod=position),
         code="PoolTooSmall",
         message=Message.of(text),
-        offers=tuple(room_for_pods(pool, candidate, capacity, unplaced)),
+        offers=tuple(room_for_pods(pool, candidate, capacity, unplaced, required)),
     )
 
 

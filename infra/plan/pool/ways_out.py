@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from infra.offers import LEFT_OUT, MODEL, MOST_NODES_OFFERED, POOL, Offer, beside_each_other, more_nodes
 from infra.plan.placement import NodeCapacity, spread
@@ -47,9 +47,13 @@ def _fewer_cpus(pool: GpuPool, most: int, words: str) -> Iterator[Offer]:
 
 
 def room_for_pods(
-    pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity, unplaced: tuple[int, int]
+    pool: GpuPool,
+    candidate: CandidateConfiguration,
+    capacity: NodeCapacity,
+    unplaced: tuple[int, int],
+    required: Callable[[], int],
 ) -> Iterator[Offer]:
-    """Room for pods that found none: beside each other, smaller, fewer, or on more nodes."""
+    """Room for pods that found none: beside each other, smaller, fewer, or on more nodes (`required` gives how many hold all)."""
     position, missing = unplaced
     pod = candidate.shapes[position]
     placed = pod.copies - missing
@@ -61,7 +65,7 @@ def room_for_pods(
         for count in dict.fromkeys((placed, placed // 2, placed // 4))
         if count > 0
     )
-    nodes = _nodes_required(pool, candidate, capacity)
+    nodes = required()
     if nodes <= MOST_NODES_OFFERED:
         yield more_nodes(nodes)
 
@@ -80,11 +84,13 @@ def _that_share_a_node(pool: GpuPool, candidate: CandidateConfiguration, capacit
     yield from smaller_pod(pool, pod, resource, -(-(needed - there) // count), f"use {field} {{}}")
 
 
-def _nodes_required(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity) -> int:
-    low, high = pool.nodes, pool.nodes + sum(pod.copies for pod in candidate.shapes)
+def nodes_required(pool: GpuPool, candidate: CandidateConfiguration, capacity: NodeCapacity) -> int:
+    """The nodes that hold all pods."""
+    shapes = candidate.shapes
+    low, high = pool.nodes, pool.nodes + sum(pod.copies for pod in shapes)
     while low < high:
         middle = (low + high) // 2
-        if spread(candidate.shapes, capacity, middle).unplaced:
+        if spread(shapes, capacity, middle).unplaced:
             low = middle + 1
         else:
             high = middle
