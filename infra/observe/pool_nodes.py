@@ -10,7 +10,7 @@ from infra.diagnosis import Diagnosis
 from infra.errors import NumawiseError
 from infra.observe.model import ClusterObservation, ObservedNode
 from infra.plan.cluster import plan_stack
-from infra.plan.model import ClusterPlan, PoolPlan
+from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 from infra.units import format_bytes
 
 
@@ -46,18 +46,30 @@ def with_selected_nodes(plan: ClusterPlan, seen: ClusterObservation, *, pool_lab
     return replace(plan, node_pools=tuple(pools))
 
 
-def without_missing_nodes(plan: ClusterPlan, seen: ClusterObservation) -> ClusterPlan:
-    """The plan with the nodes alone that are there; everything else of it stays as decided."""
+def without_missing_nodes(plan: ClusterPlan, seen: ClusterObservation, *, planned: ClusterPlan) -> ClusterPlan:
+    """The plan with the nodes alone that are there; everything else of it stays as decided, but that no pod surges where one is missing.
+
+    `planned` is the plan before nodes of pools by selector were found. Room for a further pod was proven on all nodes: on fewer an update that waits for it may never end.
+    """
     there = {node.name for node in seen.nodes}
-    return replace(
-        plan,
-        node_pools=tuple(
-            replace(pool, nodes=replace(pool.nodes, names=tuple(name for name in pool.nodes.names if name in there)))
-            if pool.nodes.names_given
-            else pool
-            for pool in plan.node_pools
-        ),
+    pools = tuple(
+        replace(pool, nodes=replace(pool.nodes, names=tuple(name for name in pool.nodes.names if name in there)))
+        if pool.nodes.names_given
+        else pool
+        for pool in plan.node_pools
     )
+    short = {pool.name for pool in pools if pool.nodes.names_given and len(pool.nodes.names) < planned.pool(pool.name).nodes.count}
+    return replace(
+        plan, node_pools=pools, models=tuple(_in_place(model) if model.node_pool in short else model for model in plan.models)
+    )
+
+
+def _in_place(model: ModelPlan) -> ModelPlan:
+    """The model updated one pod after the other."""
+    if not model.placement.max_surge:
+        return model
+    unavailable = max(model.placement.max_unavailable, 1)
+    return replace(model, placement=replace(model.placement, max_surge=0, max_unavailable=unavailable))
 
 
 def lost_labels(plan: ClusterPlan, seen: ClusterObservation, labelled: Iterable[str], *, pool_label: str) -> Iterator[Diagnosis]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,9 +104,21 @@ def test_missing_nodes_starve_models_only_where_the_others_do_not_hold_them(
 def test_a_node_that_is_not_there_is_left_out_and_nothing_else_changes() -> None:
     plan = plan_stack(parse_cluster_document(small_document()))
     first = plan.node_pools[0].nodes.names[0]
-    smaller = without_missing_nodes(plan, seen(first))
+    smaller = without_missing_nodes(plan, seen(first), planned=plan)
     assert smaller.node_pools[0].nodes.names == (first,)
-    assert smaller.models == plan.models and smaller.node_pools[0].kubelet == plan.node_pools[0].kubelet
+    assert smaller.node_pools[0].kubelet == plan.node_pools[0].kubelet
+    updated_in_place = replace(plan.models[0].placement, max_surge=0, max_unavailable=1)
+    assert smaller.models == (replace(plan.models[0], placement=updated_in_place), *plan.models[1:])
+
+
+def test_no_pod_surges_where_a_node_is_missing_and_any_may_where_all_are_there() -> None:
+    plan = plan_stack(parse_cluster_document(small_document()))
+    surging = replace(plan.models[0], placement=replace(plan.models[0].placement, max_surge=1, max_unavailable=0))
+    plan = replace(plan, models=(surging,))
+    names = plan.node_pools[0].nodes.names
+    (fewer,) = without_missing_nodes(plan, seen(names[0]), planned=plan).models
+    assert (fewer.placement.max_surge, fewer.placement.max_unavailable) == (0, 1)
+    assert without_missing_nodes(plan, seen(*names), planned=plan).models == plan.models
 
 
 @pytest.mark.parametrize(("labelled", "label", "told"), [(True, True, False), (True, False, True), (False, False, False)])
