@@ -79,10 +79,8 @@ def look_at_cluster(settings: Settings, plan: ClusterPlan, client: Client, befor
     )
     warnings = check(bound, observation, ownership)
     lost = lost_labels(bound, observation, before.label_resources, pool_label=POOL)
-    there_plan, starved = (
-        without_missing_nodes(bound, observation, planned=plan),
-        starved_models(settings.config, bound, observation),
-    )
+    there_plan = without_missing_nodes(bound, observation, planned=plan)
+    starved = starved_models(settings.config, bound, observation)
     undeclared = {name for one in starved for name in one.models}
     seen = look_at_rollouts(client, owner(settings.stack), pods=True)
     room = plan_room(

@@ -12,7 +12,7 @@ from infra.kinds import ObjectKey
 from infra.observe.client import ApiError, Client
 from infra.observe.leader_worker_sets import observe_group_controller
 from infra.observe.model import ClusterObservation, ObservedNode, ObservedPlugin, ObservedPod
-from infra.observe.node_fit import Taint
+from infra.observe.node_fit import Taint, matches
 from infra.plan.model import ClusterPlan
 from infra.units import format_millicpu, parse_millicpu
 
@@ -60,7 +60,7 @@ def _planned(plan: ClusterPlan, nodes: Iterable[Mapping[str, Any]]) -> set[str]:
     selectors = [pool.nodes.selector for pool in plan.node_pools if not pool.nodes.names_given and pool.nodes.selector]
     for raw in nodes:
         labels = raw["metadata"].get("labels") or {}
-        if any(selector.items() <= labels.items() for selector in selectors):
+        if any(matches(selector, labels) for selector in selectors):
             names.add(raw["metadata"]["name"])
     return names
 

@@ -29,9 +29,14 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
+def matches(selector: Mapping[str, str], node_labels: Mapping[str, str]) -> bool:
+    """Whether a node has every label of a node selector."""
+    return selector.items() <= node_labels.items()
+
+
 def selects(pod: Mapping[str, Any], *, name: str, labels: Mapping[str, str]) -> bool:
     """`pod` is a pod's spec: its nodeSelector and the required part of its node affinity."""
-    if not (pod.get("nodeSelector") or {}).items() <= labels.items():
+    if not matches(pod.get("nodeSelector") or {}, labels):
         return False
     affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from infra.config.cluster import StackConfig
 from infra.diagnosis import Diagnosis
 from infra.errors import NumawiseError
 from infra.observe.model import ClusterObservation, ObservedNode
+from infra.observe.node_fit import matches
 from infra.plan.cluster import plan_stack
 from infra.plan.model import ClusterPlan, ModelPlan, PoolPlan
 from infra.units import format_bytes
@@ -21,10 +22,6 @@ class Starved:
     pool: str
     models: tuple[str, ...]
     why: Diagnosis
-
-
-def matches(selector: Mapping[str, str], node_labels: Mapping[str, str]) -> bool:
-    return all(node_labels.get(key) == value for key, value in selector.items())
 
 
 def with_selected_nodes(plan: ClusterPlan, seen: ClusterObservation, *, pool_label: str) -> ClusterPlan:

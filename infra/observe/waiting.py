@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from infra.kinds import ObjectKey
 from infra.observe.causes import causes
 from infra.observe.hopeless import RULES, Situation
+from infra.observe.node_fit import matches
 from infra.observe.rollouts import Raw, Rollouts, has_given_up, is_rolled_out, ready_replicas
 
 TELL_SECONDS = 30
@@ -99,5 +100,5 @@ class Waiting:
 def _leaving(seen: Rollouts, pods: Iterable[Raw]) -> tuple[str, ...]:
     """Pods of the stack that are about to leave a node that these pods may use; any node where there is no pod yet."""
     selectors = [(pod.get("spec") or {}).get("nodeSelector") or {} for pod in pods] or [{}]
-    nodes = [name for name, labels in seen.nodes.items() if any(selector.items() <= labels.items() for selector in selectors)]
+    nodes = [name for name, labels in seen.nodes.items() if any(matches(selector, labels) for selector in selectors)]
     return seen.leaving(nodes)

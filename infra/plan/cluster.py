@@ -43,7 +43,7 @@ from infra.plan.pool.decision import PodDecision, PoolDecision
 from infra.plan.pool.messages import PodNames, PoolNames
 from infra.plan.pool.requirements import PoolRequirements
 from infra.plan.service_names import NamedModel, service_name_problems
-from infra.plan.sizing import EqualModels, SizedModel, model_problems
+from infra.plan.sizing import EqualModels, SizedModel, served_model
 from infra.plan.strategy import strategy_of
 from infra.plan.trial import Outcome, Trials
 
@@ -84,7 +84,8 @@ def _plan(config: StackConfig, known: _Known) -> _Planned:
         pool = hardware.get(model.node_pool)
         if pool is None:
             # Without a machine, what the model itself has wrong can still be told.
-            problems += model_problems(model, f"models[{index}]", "nvidia")
+            with _collected(problems):
+                served_model(model, f"models[{index}]", "nvidia")
             continue
         path = f"models[{index}]"
         with _collected(problems, model=path, pool=pool.path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.diagnosis import Diagnosis
@@ -12,6 +12,7 @@ from infra.diagnosis import Diagnosis
 # dash and up to ten characters, 63 in all (kubernetes/kubernetes, pkg/controller/history/controller_history.go).
 _REVISION_CHARACTERS = 11
 _LABEL_CHARACTERS = 63
+_REPLICA = re.compile(r"(.+)-(?:0|[1-9]\d*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +45,11 @@ def service_name_problems(models: Sequence[NamedModel]) -> Iterator[Diagnosis]:
                 "ServiceNameTaken",
                 f"the Service of {model.name} would be called {name}, as that of {other.name} ({other.path}) in namespace {model.namespace}; rename one of the two",
             )
+    groups = {(model.namespace, model.name): model for model in models if model.pods_per_replica > 1}
+    for group in groups.values():
+        yield from _name_of_group(group)
     for model in models:
-        if model.pods_per_replica > 1:
-            yield from _name_of_group(model)
-            yield from _names_of_replicas(model, models)
+        yield from _name_of_a_replica(model, groups)
 
 
 def _name_of_group(model: NamedModel) -> Iterator[Diagnosis]:
@@ -68,14 +70,14 @@ def _name_of_group(model: NamedModel) -> Iterator[Diagnosis]:
         )
 
 
-def _names_of_replicas(group: NamedModel, models: Sequence[NamedModel]) -> Iterator[Diagnosis]:
+def _name_of_a_replica(model: NamedModel, groups: Mapping[tuple[str, str], NamedModel]) -> Iterator[Diagnosis]:
     """The controller makes a headless Service MODEL-0, MODEL-1, ... for the replicas of a group; more of them come with more replicas."""
-    replica = re.compile(rf"{re.escape(group.name)}-(0|[1-9]\d*)")
-    for model in models:
-        if model.namespace == group.namespace and replica.fullmatch(service_name(model.name)):
-            yield Diagnosis(
-                f"{model.path}.name",
-                "ServiceNameTaken",
-                f"{model.name} is what the LeaderWorkerSet controller calls the Service of a replica of {group.name} ({group.path}), which spans "
-                f"{group.pods_per_replica} nodes; choose a name that does not end in a number",
-            )
+    found = _REPLICA.fullmatch(service_name(model.name))
+    group = groups.get((model.namespace, found[1])) if found else None
+    if group is not None:
+        yield Diagnosis(
+            f"{model.path}.name",
+            "ServiceNameTaken",
+            f"{model.name} is what the LeaderWorkerSet controller calls the Service of a replica of {group.name} ({group.path}), which spans "
+            f"{group.pods_per_replica} nodes; choose a name that does not end in a number",
+        )

@@ -38,7 +38,6 @@ from infra.plan.startup import StartupBudget, startup_budget
 from infra.plan.strategy import replicas_at_a_time
 from infra.units import GIB, format_millicpu, parse_bytes, parse_millicpu
 
-# Fields of a model that its architecture and memory name without saying whose they are.
 DEFAULT_CONTEXT, SHORTEST_CONTEXT = 4096, 2048  # tokens: for a model that names no positions; below this a server is of little use
 DEFAULT_SEQUENCES = 256
 MEMORY_FIELDS = ("dtype", "quantization", "kvCacheDtype")  # what the memory model calls fields of a model
@@ -98,28 +97,28 @@ def size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
         ) from None
 
 
-def model_problems(model: Model, path: str, vendor: Vendor) -> list[Diagnosis]:
-    """What is wrong with a model whatever it is served on: its engine's version, flags and variables, and its own facts."""
+def served_model(model: Model, path: str, vendor: Vendor) -> tuple[ServedEngine, Architecture]:
+    """What can be told of a model whatever it is served on. PlanError with all that is wrong with its engine's version, flags and
+    variables, and with its own facts."""
     problems: list[Diagnosis] = []
+    engine = architecture = None
     try:
         engine = served_engine(model, path, vendor)
         problems += engine_problems(model, path, engine_release(engine.version), own_image=engine.own)
     except NumawiseError as error:
         problems += error.problems
     try:
-        _architecture(model, path)
+        architecture = _architecture(model, path)
     except NumawiseError as error:
         problems += error.problems
-    return problems
+    if problems or engine is None or architecture is None:
+        raise PlanError(problems)
+    return engine, architecture
 
 
 def _size_model(model: Model, path: str, hardware: PoolHardware) -> SizedModel:
-    vendor = hardware.accelerator.vendor
-    if problems := model_problems(model, path, vendor):
-        raise PlanError(problems)
-    engine = served_engine(model, path, vendor)
+    engine, architecture = served_model(model, path, hardware.accelerator.vendor)
     release = engine_release(engine.version)
-    architecture = _architecture(model, path)
     if model.block_size is not None:
         refusal = block_size_refusal(architecture, hardware.accelerator, model.block_size)
         if refusal is not None:
